@@ -65,8 +65,9 @@ def test_noise_has_no_season():
 
 
 def test_other_columns_have_linear_effects_and_seasons_may_be_given():
-    found = tables.seasons(series(day=np.arange(40), holiday=np.arange(40) % 9 == 0, n=np.arange(40) % 5), "n",
-                           "poisson", given=["5"], time="day")  # fmt: skip
+    row = np.arange(40)
+    table = series(rownames=1 + row, day=row, holiday=row % 9 == 0, n=row % 5)
+    found = tables.seasons(table, "n", "poisson", given=["5"], time="day")
     assert found.chosen == ("5",)
     assert found.formula.endswith("period=5) + linear(holiday)")
 

@@ -19,8 +19,8 @@ from quantprop.kernels.structure import summands
 from quantprop.learning.fitting import fit
 from quantprop.model import Model
 from quantprop.runtime.names import check_name
-from quantprop.tables.encoding import is_dates
-from quantprop.tables.models import Problem, problem
+from quantprop.tables.encoding import Column, learned
+from quantprop.tables.problems import Problem, problem
 from quantprop.tables.reading import Table, TableError, as_table, is_number
 from quantprop.tables.roles import Roles
 from quantprop.tables.targets import REAL
@@ -40,7 +40,7 @@ class Seasons:
     """A model of a series.
 
     Attributes:
-        formula: Kernel formula: trend, variation from row to row, seasons and linear effects.
+        formula: Kernel formula: trend, variation from row to row, seasons, effects of other columns.
         gains: The nats of log evidence that each season adds to the others, by name.
         chosen: Names of the seasons in the formula.
         rows: Number of rows on which seasons were compared.
@@ -68,7 +68,7 @@ def seasons(
     Candidates are those of day, week and year that recur in the series at least twice, with at least four rows each
     time. Up to 400 rows, drawn at random, are modelled by EP as trend, variation from row to row and all candidates;
     seasons that add less than 3 nats to the log evidence are omitted one by one. The formula has the parameters learned
-    from these rows, and linear effects of columns besides time.
+    from these rows, and effects of the columns besides time.
 
     Args:
         table: A table, as returned by `tables.read`, or a pandas or polars frame.
@@ -90,7 +90,7 @@ def seasons(
     (('week',), 1)
     """
     table = as_table(table)
-    features = table.without({target_name, *roles.columns.values()}).names
+    features = learned(table.without({target_name, *roles.columns.values()}))[0].columns
     time = time or _time(table, features)
     one = problem(table, target_name, likelihood, f"matern32({quoted(time)})", roles)
     days = one.raw[:, 0]
@@ -106,12 +106,12 @@ def seasons(
     names = tuple(name for name, gain in gains.items() if given or gain >= MIN_GAIN)
     terms = summands(fitted(frozenset(names)).model.plain_kernel)[1:]
     formula = _formula(quoted(time), values(terms), span, [periods[name] for name in names])
-    formula += "".join(f" + linear({quoted(name)})" for name in features if name != time)
-    return Seasons(formula, gains, names, len(rows))
+    effects = [f" + {'group' if len(f.levels) > 2 else 'linear'}({quoted(f.name)})" for f in features if f.name != time]
+    return Seasons(formula + "".join(effects), gains, names, len(rows))
 
 
 def _gains(evidence: Callable[[frozenset[str]], float], names: Sequence[str], least: float) -> dict[str, float]:
-    """What each season adds to those that are left; the least useful one is omitted while it adds less than `least`."""
+    """The gain of each season; the one of the smallest gain is omitted while that is below `least`."""
     left, gains = frozenset(names), {}
     while left:
         each = {name: evidence(left) - evidence(left - {name}) for name in sorted(left)}
@@ -123,9 +123,9 @@ def _gains(evidence: Callable[[frozenset[str]], float], names: Sequence[str], le
     return {name: gains[name] for name in names}
 
 
-def _time(table: Table, features: Sequence[str]) -> str:
+def _time(table: Table, features: Sequence[Column]) -> str:
     """The only column of dates, or the only column."""
-    found = [name for name in features if is_dates(table.column(name))] or list(features)
+    found = [column.name for column in features if column.dates] or [column.name for column in features]
     if len(found) != 1:
         raise TableError(f"{table.source} has {len(found)} columns that may be time ({', '.join(map(repr, found))}): "
                          "leave all but one out with --ignore, or pass a kernel with terms of time")  # fmt: skip
