@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from quantprop import Inducing, Model, Parameter, fit, infer, kernels, likelihoods
-from quantprop.inference.components import AdditiveTerm
+from quantprop.inference.components import Decomposition
 from quantprop.kernels import Additive
 
 RNG = np.random.default_rng(11)
@@ -95,18 +95,21 @@ def test_components_from_inducing_points_at_the_rows_are_the_exact_ones():
 
 
 def test_components_of_other_kernels_are_refused():
-    solution = infer(Model(kernels.SquaredExponential(), likelihoods.Gaussian()), X, F, "ep")
-    with pytest.raises(ValueError, match=r"no additive term.*Additive\(order=2\)"):
-        solution.components(X)
-    with pytest.raises(ValueError, match="one additive term"):
+    solution = infer(Model(kernels.Matern32(), likelihoods.Gaussian()), X, F, "ep")
+    for refused in (lambda: solution.components(X), solution.sobol):
+        with pytest.raises(ValueError, match=r"sum of additive, linear.*Additive\(order=2\)"):
+            refused()
+    solution = infer(Model(OWN.on([0, 1, 2]) * kernels.Linear().on(3), likelihoods.Gaussian()), X, F, "ep")
+    with pytest.raises(ValueError, match="sum of additive, linear"):
         solution.sobol()
 
 
 def test_names_of_components():
-    kernel = Additive(1, factors=((0,), (1, 2))).measured(np.eye(3)[[0, 1, 2, 0]])
-    term = AdditiveTerm.of(
-        kernels.located(kernel.on(["age", "colour=red", "colour=blue"]), ("age", "colour=red", "colour=blue"))
+    kernel, names = (
+        Additive(1, factors=((0,), (1, 2))).measured(np.eye(3)[[0, 1, 2, 0]]),
+        ("age", "colour=red", "colour=blue"),
     )
+    term = Decomposition.of_term(kernels.located(kernel.on(list(names)), names), 3)
     assert [term.name(some) for some in ((), (0,), (1,))] == ["level", "age", "colour"]
 
 

@@ -14,13 +14,14 @@ from jaxtyping import Float
 from quantprop.core.parameters import declared, labels
 from quantprop.estimators.reading import Described
 from quantprop.inference.classes import ClassSolution
-from quantprop.inference.components import AdditiveTerm, variable
+from quantprop.inference.components import Decomposition, additive_term, variable
 from quantprop.inference.integrated import HyperparameterMarginal
 from quantprop.inference.learned_mean import MEAN
 from quantprop.inference.results import Fitted
 from quantprop.inference.solution import Solution
+from quantprop.inference.stacked import Stack
 from quantprop.inference.terms import FixedEffect, codes_of, factors_of, terms_of
-from quantprop.kernels import Columns, Constant, Kernel, columns_of, summands, written
+from quantprop.kernels import Columns, Kernel, columns_of, written
 from quantprop.kernels.structure import leaves
 
 LEVEL = ("mean", "constant()")  # terms that explain no difference between rows
@@ -198,12 +199,15 @@ def has_terms(model: Described) -> bool:
     return bool(columns_of(model.fits[0].model.kernel)) and isinstance(model.fits[0].solution, Solution)
 
 
-def additive(model: Described, which: int = 0) -> Fitted | None:
-    """The fit whose components can be shown: a model with one additive term, or the one in its stack; None if f is not
-    a sum of curves and surfaces, or not one function.
+def with_components(model: Described, which: int = 0) -> Solution | Stack | None:
+    """The posterior whose components can be shown: of a model with one additive term, or of a stack; None if there is
+    none, or if f is not one function.
     """
-    fits = [one.fitted for one in model.stacks[which].members] if model.stacks else [model.fits[which]]
-    return next((one for one in fits if _is_additive(one)), None)
+    if not model.stacks:
+        return model.fits[which].solution if _is_additive(model.fits[which]) else None
+    each = model.stacks[which].components
+    has = all(isinstance(one, Solution) and Decomposition.of(one) is not None for one in each)
+    return model.stacks[which] if has else None
 
 
 def component_named(name: str, features: Sequence[str]) -> str:
@@ -220,10 +224,7 @@ def component_named(name: str, features: Sequence[str]) -> str:
 
 def _is_additive(fitted: Fitted) -> bool:
     """True if the kernel has one additive term, alone or times a constant, and f is one function."""
-    found = [AdditiveTerm.of(term) for term in summands(fitted.model.kernel)]
-    others = [other for term in found if term is not None for other in term.others]
-    one = len(found) - found.count(None) == 1 and all(isinstance(other, Constant) for other in others)
-    return one and isinstance(fitted.solution, Solution)
+    return isinstance(fitted.solution, Solution) and additive_term(fitted.solution) is not None
 
 
 def term_summary(model: Described, which: int = 0) -> TermSummary:

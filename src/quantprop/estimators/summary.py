@@ -109,8 +109,8 @@ def _part(model: Described, which: int) -> dict[str, Any]:
         part["kernel"], part["shares"] = terms.kernel, terms.shares
         part["fixed_effects"] = {name: effect._asdict() for name, effect in terms.fixed.items()}
         part["references"] = terms.references
-    if (additive := insight.additive(model, which)) is not None:
-        found, features = additive.solution.sobol(), model.features
+    if (posterior := insight.with_components(model, which)) is not None:
+        found, features = posterior.sobol(), model.features
         for name, shares in (("components", found.shares), ("columns", found.totals)):
             part[name] = {insight.component_named(key, features): share._asdict() for key, share in shares.items()}
     return part
@@ -187,7 +187,7 @@ def described(model: Described, known: Mapping[str, Any]) -> Iterator[str | List
         yield from _hyperparameters(part, bool(ranked) or "components" in part)
         if "kernel" in part:
             yield from _terms(part)
-        of = " of the additive model" if "members" in part else ""
+        of = " of the stack" if "members" in part else ""
         for name, words in COMPONENTS.items() if "components" in part else ():
             title = f"fraction of the variance of f{of} with independent columns, {words} (95 % interval)"
             yield _listing(title, name[:-1], list(part[name].items())[:MAX_COMPONENTS])

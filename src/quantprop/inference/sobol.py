@@ -1,10 +1,10 @@
-"""Sobol indices: the variance of f that each component of an additive kernel explains, with independent columns."""
+"""Sobol indices: the variance of f that each of its components explains, with independent columns."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -12,16 +12,32 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.core.gaussian import Normal
-from quantprop.inference.components import AdditiveTerm
+from quantprop.core.records import changed
+from quantprop.inference.components import Decomposition, Summand, within
 from quantprop.inference.prediction import draws
-from quantprop.kernels import Constant, summands
-from quantprop.runtime.precision import float64
+from quantprop.kernels import Kernel
+from quantprop.kernels.effects import AdditiveEffects, EffectForm
+from quantprop.runtime.precision import float64, to_numpy
+from quantprop.runtime.programs import program
 
 MAX_ROWS = 1000  # at which draws of f are matched
-MAX_TRIPLES = 500  # a random sample stands for more of them
-TRUNCATED_VARIANCE = 1e-6  # fraction of a factor's variance beyond its last eigenfunction: part of the remainder
+LOW = 2  # order up to which components are drawn one by one
+TRUNCATED_VARIANCE = 1e-6  # fraction of a variable's variance beyond its last eigenfunction: drawn at the rows only
 MIN_EIGENVALUE = 1e-10  # relative to the largest
+REST = f"order > {LOW}"
 Solution = Any  # of `solution`, which imports this
+
+
+@program
+def _evaluated(form: EffectForm, rows: Any) -> Any:
+    return form.outside(rows), form.inside(), form.amplitudes(), form.at_nodes(rows)
+
+
+@program
+def _prior(kernel: Kernel, rows: Any) -> Any:
+    """The covariance of f at rows without its noise, and the variances of this."""
+    noise = kernel.noise(rows)
+    return kernel.gram(rows) - jnp.diag(noise), noise
 
 
 class Share(NamedTuple):
@@ -42,105 +58,197 @@ class Sobol:
     """Sobol indices of the components of f under the product of the distributions of the columns, largest first.
 
     Attributes:
-        shares: of each main effect and each interaction of two columns, and of all of three columns together.
+        shares: of each main effect and each interaction of two columns, and of all of more columns together.
         totals: of each column, the sum over all components that contain it.
     """
 
     shares: dict[str, Share]
     totals: dict[str, Share]
 
+    @staticmethod
+    def of(decomposition: Decomposition, explained: Explained) -> Sobol:
+        """The summary of draws of the variance that each component explains."""
+        sets = _sets(decomposition)
+        each, rest = explained
+        whole = each.sum(axis=0) + rest[0]
+        found = {decomposition.name(some): Share.of(own / whole) for some, own in zip(sets, each, strict=True)}
+        if rest[0].any():
+            found[REST] = Share.of(rest[0] / whole)
+        totals = {
+            name: Share.of((each[[i in some for some in sets]].sum(axis=0) + rest[1 + i]) / whole)
+            for i, name in enumerate(decomposition.names)
+        }
+        return Sobol(*(dict(sorted(own.items(), key=lambda pair: -pair[1].share)) for own in (found, totals)))
 
-class _Factor(NamedTuple):
-    """Eigenfunctions of a factor under the distribution of its column, at some rows, and their eigenvalues."""
+
+class Explained(NamedTuple):
+    """Draws of the variance that each component up to order 2 explains, and those of a higher order: all together, and
+    all that contain each variable.
+    """
+
+    each: Float[np.ndarray, "sets draws"]
+    rest: Float[np.ndarray, "variables draws"]
+
+    @staticmethod
+    def of(several: Sequence[Explained]) -> Explained:
+        """All draws of several posteriors; one without components of an order has 0 there."""
+        most = max(len(own.each) for own in several)
+        each = [np.pad(own.each, ((0, most - len(own.each)), (0, 0))) for own in several]
+        return Explained(np.concatenate(each, axis=1), np.concatenate([own.rest for own in several], axis=1))
+
+
+class _Basis(NamedTuple):
+    """Orthonormal functions of one variable: their tie to f at the rows, their eigenvalues, their part in the level's
+    effect, and their values at the nodes, times roots of the weights.
+    """
 
     at: Float[np.ndarray, "n r"]
     eigenvalues: Float[np.ndarray, " r"]
+    shift: Float[np.ndarray, " r"]
+    nodes: Float[np.ndarray, "m r"]
 
     @staticmethod
-    def of(cross: np.ndarray, own: np.ndarray, weights: np.ndarray) -> _Factor:
-        """From k̃ between rows and nodes, and among nodes (Nyström)."""
+    def of(each: np.ndarray, own: np.ndarray, shift: np.ndarray, weights: np.ndarray) -> _Basis:
+        """Eigenfunctions of what is independent of the level (Nyström)."""
         root = np.sqrt(weights)
-        values, vectors = np.linalg.eigh(root[:, None] * own * root)
+        values, vectors = np.linalg.eigh(root[:, None] * (own - np.outer(shift, shift)) * root)
         values, vectors = values[::-1], vectors[:, ::-1]
-        rank = 1 + int(np.searchsorted(np.cumsum(values), (1.0 - TRUNCATED_VARIANCE) * values.sum()))
-        return _Factor((cross * root) @ vectors[:, :rank] / values[:rank], values[:rank])
+        rank = int(np.searchsorted(np.cumsum(values), (1.0 - TRUNCATED_VARIANCE) * values.sum())) + (values[0] > 0)
+        nodes, values = vectors[:, :rank], values[:rank]
+        return _Basis(((each - shift) * root) @ nodes / values, values, (root * shift) @ nodes, nodes)
+
+    @property
+    def tied(self) -> Float[np.ndarray, "n r"]:
+        """Covariances of the coefficients with f at the rows, in units of `outside`."""
+        return self.at * self.eigenvalues + self.shift
+
+
+def _pairs(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Products of all columns of two matrices, row by row."""
+    return (left[:, :, None] * right[:, None]).reshape(len(left), -1)
+
+
+class _Function:
+    """One of the functions that f is the sum of: draws from its prior, in independent coordinates of its effects."""
+
+    def __init__(self, summand: Summand, rows: Any, rng: np.random.Generator, count: int) -> None:
+        self.form, scale = summand.form, np.prod([np.asarray(other.variance) for other in summand.others])
+        self.order = self.form.order
+        outside, inside, amplitudes, self.at_nodes = to_numpy(
+            _evaluated(self.form, within(summand.kernel, jnp.asarray(rows))[1])
+        )
+        self.outside, self.inside, self.amplitudes = scale * outside, scale * inside, scale * amplitudes[: LOW + 1]
+        self.bases = [_Basis.of(*each) for each in zip(*self.at_nodes, strict=True)]
+        self.drawn = {(): rng.standard_normal((1, count))}
+        for some in _subsets(len(self.bases), self.low):
+            eigenvalues = _kron([self.bases[i].eigenvalues for i in some])
+            self.drawn[some] = np.sqrt(eigenvalues)[:, None] * rng.standard_normal((len(eigenvalues), count))
+
+    @property
+    def low(self) -> int:
+        return min(self.order, LOW)
+
+    def gram(self) -> Float[np.ndarray, "n n"]:
+        """The prior covariance at the rows of all that is drawn."""
+        sums: list[Any] = [1.0, 0.0, 0.0]
+        for own in self.bases:
+            k = (own.at * own.eigenvalues) @ own.at.T
+            sums = [1.0, sums[1] + k, sums[2] + sums[1] * k]
+        each = zip(self.outside, self.amplitudes, sums, strict=False)
+        return sum(np.outer(o, o) / a * e for o, a, e in each if a > 0)
+
+    def at_rows(self) -> Float[np.ndarray, "n draws"]:
+        """The draws at the rows."""
+        found: list[Any] = [0.0] * (self.low + 1)
+        for some, own in self.drawn.items():
+            found[len(some)] += self._at(some) @ own
+        each = zip(self.outside, self.amplitudes, found, strict=False)
+        return sum((o / np.sqrt(a))[:, None] * e for o, a, e in each if a > 0)
+
+    def _at(self, some: tuple[int, ...]) -> Float[np.ndarray, "n r"]:
+        """The functions of some variables at the rows."""
+        each = [self.bases[i].at for i in some]
+        return _pairs(*each) if len(each) == 2 else each[0] if each else np.ones((self.outside.shape[1], 1))
+
+    def coefficients(self, some: tuple[int, ...], v: np.ndarray) -> Float[np.ndarray, "r draws"]:
+        """The coordinates of the effect of one or two variables; v are draws of K⁻¹ (f less its prior draw)."""
+        tied = v * self.outside[len(some)][:, None]
+        bases, level = [self.bases[i] for i in some], self.drawn[()]
+        if len(some) == 1:
+            own = self.drawn[some] + bases[0].shift[:, None] * level
+            return np.sqrt(self.amplitudes[1]) * own + bases[0].tied.T @ tied
+        a, b = bases
+        of_a, of_b = (self.drawn[(i,)] for i in some)
+        own = of_a[:, None] * b.shift[:, None] + a.shift[:, None, None] * (of_b + b.shift[:, None] * level)
+        own = self.drawn[some] + own.reshape(self.drawn[some].shape)
+        return np.sqrt(self.amplitudes[2]) * own + _pairs(a.tied, b.tied).T @ tied
+
+
+def _kron(each: Sequence[np.ndarray]) -> np.ndarray:
+    return np.kron(*each) if len(each) == 2 else each[0]
+
+
+def _subsets(count: int, order: int) -> list[tuple[int, ...]]:
+    """The sets of one variable, two, ..., up to an order."""
+    return [some for q in range(1, order + 1) for some in combinations(range(count), q)]
+
+
+def _sets(decomposition: Decomposition) -> list[tuple[int, ...]]:
+    return _subsets(len(decomposition.names), min(decomposition.order, LOW))
 
 
 @float64
-def sobol(solution: Solution, count: int = 200, seed: int = 0) -> Sobol:
+def explained(solution: Solution, decomposition: Decomposition, count: int, seed: int) -> Explained:
     """Draws of all components given f, by Matheron's rule in the coordinates of their eigenfunctions.
 
-    Coordinates have independent normal priors. What these do not hold, other terms of the kernel included, is drawn
-    with the covariance that is left of that of f at the rows, so that draws of f are exact there.
+    What these do not hold, other terms of the kernel included, is drawn with the covariance that is left of that of f
+    at the rows, so that draws of f are exact there, without noise. The variance of components of a higher order is the
+    one expected given f at the rows.
     """
-    term, amplitude = _additive(solution)
-    rows = solution.X[:: -(-len(solution.X) // MAX_ROWS)]
-    factors = _factors(term, rows)
-    sets, weight = _sets(term, rng := np.random.default_rng(seed))
-    variances = [amplitude * float(own) for own in term.kernel.amplitudes()]
-    k = np.array(solution.model.plain_kernel.gram(rows))
-    grams = [(own.at * own.eigenvalues) @ own.at.T for own in factors]
-    left, prior, f = k - variances[0], [], np.sqrt(variances[0]) * rng.standard_normal((1, count))
-    for some in sets:
-        at, eigenvalues = _product([factors[i] for i in some])
-        deviation = np.sqrt(variances[len(some)] * eigenvalues)[:, None]
-        left -= variances[len(some)] * reduce(np.multiply, [grams[i] for i in some])
-        prior.append(deviation * rng.standard_normal((len(eigenvalues), count)))
-        f = f + at @ prior[-1]
-    f = f + draws(Normal(np.zeros(len(k)), np.diagonal(left), left), count, seed + 1).T
-    wanted = draws(solution.predict(rows, full_cov=True), count, seed + 2).T - solution.model.prior_mean(rows)[:, None]
+    rows, rng = solution.X[:: -(-len(solution.X) // MAX_ROWS)], np.random.default_rng(seed)
+    functions = [_Function(own, rows, rng, count) for own in decomposition.summands if own.form.order]
+    k, noise = map(np.array, _prior(solution.model.plain_kernel, rows))
+    left = k - sum(own.gram() for own in functions)
+    rest = draws(Normal(np.zeros(len(k)), np.diagonal(left), left), count, seed + 1).T
+    f = rest + sum(own.at_rows() for own in functions)
+    around = solution.predict(rows, full_cov=True)
+    wanted = draws(changed(around, covariance=around.covariance - np.diag(noise)), count, seed + 2).T
+    wanted = wanted - solution.model.prior_mean(rows)[:, None]
     values, vectors = np.linalg.eigh(k)
     values, vectors = values[keep := values > MIN_EIGENVALUE * values[-1]], vectors[:, keep]
-    v = vectors @ ((vectors.T @ (wanted - f)) / values[:, None])
-    explained = []
-    for some, own, scale in zip(sets, prior, weight, strict=True):
-        at, eigenvalues = _product([factors[i] for i in some])
-        explained.append(scale * np.sum((own + variances[len(some)] * eigenvalues[:, None] * (at.T @ v)) ** 2, axis=0))
-    return _summary(term, sets, np.array(explained))
+    inverse = (vectors / values) @ vectors.T
+    v, found = inverse @ (wanted - f), []
+    for some in _sets(decomposition):
+        own = [one for one in functions if one.order >= len(some)]
+        at = sum(_kron([one.bases[i].nodes for i in some]) @ one.coefficients(some, v) for one in own)
+        found.append(np.sum(at**2, axis=0))
+    return Explained(np.array(found), _higher(functions, inverse, inverse @ wanted))
 
 
-def _additive(solution: Solution) -> tuple[AdditiveTerm, float]:
-    """The additive term of a kernel, and the variance by which it is multiplied."""
-    found = [own for term in summands(solution.model.plain_kernel) if (own := AdditiveTerm.of(term)) is not None]
-    scales = [np.asarray(other.variance) for term in found for other in term.others if isinstance(other, Constant)]
-    if len(found) != 1 or len(scales) != len(found[0].others):
-        raise ValueError("Sobol indices need a kernel with one additive term, alone or times a constant: "
-                         "kernels.Additive(order=2)")  # fmt: skip
-    return found[0], float(np.prod(scales))
+def _higher(functions: list[_Function], inverse: np.ndarray, u: np.ndarray) -> Float[np.ndarray, "variables draws"]:
+    """The expected variance of components of a higher order, given K⁻¹ f."""
+    found = np.zeros((1 + len(functions[0].bases), u.shape[1]))
+    high = [own for own in functions if own.order > LOW]
+    for one, other in product(high, high):
+        weighted = one.at_nodes.each * one.at_nodes.weights[:, None]
+        outside, is_all = np.outer(one.outside[-1], other.outside[-1]), _has_all(one) and _has_all(other)
+        for i, own in enumerate(_products(list(weighted @ other.at_nodes.each.swapaxes(1, 2)), is_all)):
+            found[i] += np.sum(u * ((outside * own) @ u), axis=0) - np.sum(inverse * outside * own)
+    for one in high:
+        prior = [np.diagonal(own) @ w for own, w in zip(one.at_nodes.own, one.at_nodes.weights, strict=True)]
+        found += one.inside[-1] * np.array([*_products(prior, _has_all(one))])[:, None]
+    return found
 
 
-def _factors(term: AdditiveTerm, rows: np.ndarray) -> list[_Factor]:
-    kernel = term.kernel
-    points, weights = map(jnp.asarray, kernel.points())
-    x = jnp.asarray(rows if term.columns is None else rows[:, list(term.columns)])
-    cross, own = np.asarray(kernel.each(x, points)), np.asarray(kernel.each(points, points))
-    return [_Factor.of(*each) for each in zip(cross, own, weights, strict=True)]
+def _has_all(function: _Function) -> bool:
+    return not isinstance(function.form, AdditiveEffects)
 
 
-def _product(factors: list[_Factor]) -> _Factor:
-    """All products of eigenfunctions, one of each factor."""
-    at, eigenvalues = factors[0]
-    for other in factors[1:]:
-        at = (at[:, :, None] * other.at[:, None]).reshape(len(at), -1)
-        eigenvalues = np.outer(eigenvalues, other.eigenvalues).ravel()
-    return _Factor(at, eigenvalues)
-
-
-def _sets(term: AdditiveTerm, rng: np.random.Generator) -> tuple[list[tuple[int, ...]], list[float]]:
-    """The components, and how many each of them stands for."""
-    order, whole = term.kernel.order, range(term.kernel.count)
-    sets = [some for q in range(1, min(order, 2) + 1) for some in combinations(whole, q)]
-    triples = list(combinations(whole, 3)) if order == 3 else []
-    some = sorted(rng.permutation(len(triples))[:MAX_TRIPLES])
-    return [*sets, *(triples[i] for i in some)], [1.0] * len(sets) + [len(triples) / max(len(some), 1)] * len(some)
-
-
-def _summary(term: AdditiveTerm, sets: list[tuple[int, ...]], explained: Float[np.ndarray, "sets draws"]) -> Sobol:
-    share = explained / explained.sum(axis=0)
-    found = {term.name(some): Share.of(own) for some, own in zip(sets, share, strict=True) if len(some) < 3}
-    if (triples := np.array([len(some) == 3 for some in sets])).any():
-        found["order 3"] = Share.of(share[triples].sum(axis=0))
-    totals = {}
-    for i, name in enumerate(term.names):
-        totals[name] = Share.of(share[[i in some for some in sets]].sum(axis=0))
-    return Sobol(*(dict(sorted(each.items(), key=lambda pair: -pair[1].share)) for each in (found, totals)))
+def _products(each: list[Any], is_all: bool) -> Iterator[Any]:
+    """Sums of products of three of some arrays, or of three and more: all of them, then those that contain each."""
+    one, two, three, whole = 0.0, 0.0, 0.0, 1.0
+    for k in each:
+        three, two, one, whole = three + two * k, two + one * k, one + k, whole * (1.0 + k)
+    yield whole - 1.0 - one - two if is_all else three
+    for k in each:
+        yield k * (whole / (1.0 + k) - 1.0 - (one - k)) if is_all else k * (two - k * (one - k))

@@ -12,14 +12,14 @@ from jaxtyping import Float
 from quantprop.core.data import inputs
 from quantprop.core.gaussian import Natural, Normal
 from quantprop.core.parameters import as_fixed
-from quantprop.inference.components import components_of
+from quantprop.inference.components import additive_term, components_of, whole_of
 from quantprop.inference.corrections import Corrected, correct
 from quantprop.inference.information import expected
 from quantprop.inference.learned_mean import learned_mean, with_mean_uncertainty
 from quantprop.inference.modes import Modes, modes_of
 from quantprop.inference.prediction import draws, predicted, predictor_of, process_after, proper
 from quantprop.inference.predictive import Forecast, Predictive, ahead, predictive_of
-from quantprop.inference.sobol import Sobol, sobol
+from quantprop.inference.sobol import Sobol, explained
 from quantprop.inference.status import Status
 from quantprop.inference.terms import Effects, FixedEffect, Parts, effects_at, fixed_effects
 from quantprop.likelihoods.base import Datum
@@ -179,9 +179,12 @@ class Solution:
         return effects_at(self, inputs(Xnew, "Xnew", features=self.X.shape[1]))
 
     def components(self, Xnew: Any, order: int = 2) -> Effects:
-        """The posterior of each component of an additive kernel at new inputs, by the names of its columns: the level,
-        main effects such as "age", interactions such as "age:dose", and all of more than `order` columns together; and
-        of other terms. They add up to f.
+        """The posterior of each component of f at new inputs, by the names of its columns: the level, main effects such
+        as "age", interactions such as "age:dose", and all of more than `order` columns together. They add up to f.
+
+        The effect of some columns is E[f | them] less the effects of fewer of them, if columns are independent, each
+        with its distribution in the data: for an additive kernel the components of its terms, next to which other terms
+        stay as they are. Sums of linear, squared exponential and constant kernels also have components.
 
         >>> import numpy as np
         >>> from quantprop import Model, fit, kernels, likelihoods
@@ -190,15 +193,16 @@ class Solution:
         >>> list(fitted.solution.components(X))
         ['level', '0', '1', '0:1']
         """
-        parts = components_of(self.model.plain_kernel, order)
-        return effects_at(self, inputs(Xnew, "Xnew", features=self.X.shape[1]), parts)
+        x = inputs(Xnew, "Xnew", features=self.X.shape[1])
+        return effects_at(self, x, components_of(self, order))
 
     def sobol(self, draws: int = 200, seed: int = 0) -> Sobol:
-        """The share of the variance of f that each component of an additive kernel explains, and all those of a column
-        together, with 95 % intervals from draws of the posterior. Columns are taken as independent, each with its
-        distribution in the data.
+        """The share of the variance of f that each component explains, and all those of a column together, with 95 %
+        intervals from draws of the posterior. Columns are taken as independent, each with its distribution in the data.
+        Of a kernel with one additive term these are the components of this term.
         """
-        return sobol(self, draws, seed)
+        own = additive_term(self) or whole_of(self)
+        return Sobol.of(own, explained(self, own, draws, seed))
 
     def fixed_effects(self) -> dict[str, FixedEffect]:
         """The coefficients of linear terms, and "mean", the level where these are 0: estimate, standard error and 95 %

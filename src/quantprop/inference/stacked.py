@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from quantprop.core.data import inputs
 from quantprop.core.gaussian import Normal
+from quantprop.inference.components import averaged, effects_of, whole_of
 from quantprop.inference.mixed import MixedClasses, MixedPredictive
 from quantprop.inference.mixture import Mixture
 from quantprop.inference.results import Fitted, write
+from quantprop.inference.sobol import Explained, Sobol, explained
 from quantprop.inference.solution import Solution
+from quantprop.inference.terms import effects_at
 from quantprop.runtime.batches import side_by_side
 from quantprop.runtime.display import of_stack, summarised
 
@@ -106,6 +110,36 @@ class Stack(Mixture):
         spread = [f.covariance + product(f.mean - mean) for f in each]
         variance = np.tensordot(self.weights, [f.variance + (f.mean - mean) ** 2 for f in each], 1)
         return Normal(mean, variance, np.tensordot(self.weights, spread, 1))
+
+    def effects(self, Xnew: Any, order: int = 2) -> dict[str, Normal]:
+        """Mean and variance of each effect on f at new inputs, averaged over the models by weight, by the names of
+        columns as in `Solution.components`. The means add up to the mean of f.
+
+        >>> import numpy as np
+        >>> from quantprop import Model, fit, kernels, likelihoods, stack
+        >>> X = np.linspace(-2, 2, 20)[:, None]
+        >>> each = kernels.Linear(), kernels.SquaredExponential()
+        >>> fits = [fit(Model(kernel, likelihoods.Gaussian(0.3)), X, np.sin(X[:, 0]), "ep") for kernel in each]
+        >>> list(stack(fits).effects(X))
+        ['level', '0']
+        """
+        x = inputs(Xnew, "Xnew", features=self.components[0].X.shape[1])
+        return averaged(self.weights, [effects_at(one, x, effects_of(one, order)) for one in self._models()])
+
+    def sobol(self, draws: int = 200, seed: int = 0) -> Sobol:
+        """The share of the variance of f that each effect explains, as `Solution.sobol`; draws are divided among the
+        models by weight.
+        """
+        counts = np.random.default_rng(seed).multinomial(draws, self.weights).tolist()
+        given = [(one, whole_of(one), n, seed + i)
+                 for i, (one, n) in enumerate(zip(self._models(), counts, strict=True)) if n]  # fmt: skip
+        each = side_by_side(lambda one: explained(*one), given, self.model.process.cost(len(given[0][0].X)))
+        return Sobol.of(max((own for _, own, *_ in given), key=lambda own: own.order), Explained.of(list(each)))
+
+    def _models(self) -> tuple[Solution, ...]:
+        if not isinstance(self.components[0], Solution):
+            raise ValueError("effects are not available for joint classes: stack models of two classes")
+        return self.components
 
     def predict_y(
         self, Xnew: Any, *, exposure: Any = None, trials: Any = None, output: int | None = None

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy.special import ndtri
 
 from quantprop.core.gaussian import Normal
-from quantprop.inference.components import Components
 from quantprop.inference.solution import Solution
-from quantprop.inference.terms import Parts, effects_at
+from quantprop.inference.stacked import Stack
 from quantprop.kernels import Columns, Kernel, Periodic
 from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, INTERVALS, ORANGE, RED, Axes, axes_of, plain, solution_of
-from quantprop.plots.panels import Panel, Scale, panels, ranked, scale_of
+from quantprop.plots.panels import Panel, Scale, models_of, panels, ranked, scale_of
 from quantprop.runtime.arguments import SEQUENCE, checked, choice
 
 CURVE_POINTS = 100
@@ -33,12 +32,13 @@ def effects(source: Any, *, scale: Scale | None = None, axes: Sequence[Axes] | N
     """Plot the posterior of each term of a sum: mean, the intervals that hold 50 % and 90 %, and the data as ticks.
 
     One column is a curve, or points for the levels of a group. Two columns are a map; a column and a group are curves
-    of the levels with most rows. Terms without a column are omitted. An additive kernel has a panel for each column
-    and for at most six interactions that explain 1 % of f or more (`Solution.sobol`), from the largest; an interaction
-    is drawn over its first column, at three values of the second.
+    of the levels with most rows. Terms without a column are omitted. An additive kernel, or a stack, has a panel for
+    each column and for at most six interactions that explain 1 % of f or more (`Solution.sobol`), from the largest; an
+    interaction is drawn over its first column, at three values of the second. Intervals of a stack are those of a
+    normal distribution with its mean and variance.
 
     Args:
-        source: A Solution, a Fitted, or a fitted estimator.
+        source: A Solution, a Fitted, a Stack, or a fitted estimator.
         scale: Names and formats of columns (`plots.effects.Scale`); by default what the source knows.
         axes: One Axes per panel; a new figure by default.
 
@@ -53,7 +53,7 @@ def effects(source: Any, *, scale: Scale | None = None, axes: Sequence[Axes] | N
     >>> [ax.get_title(loc="left") for ax in plots.effects(solution)]
     ['se(0)', 'group(1)']
     """
-    solution = solution_of(source)
+    solution = _posterior_of(source)
     found = ranked(solution)
     if not found:
         raise ValueError("the kernel has no term that depends on columns of X: there is nothing to draw")
@@ -70,7 +70,7 @@ def effect(source: Any, name: str, *, scale: Scale | None = None, ax: Axes | Non
     """Plot one of the panels of `effects`.
 
     Args:
-        source: A Solution, a Fitted, or a fitted estimator.
+        source: A Solution, a Fitted, a Stack, or a fitted estimator.
         name: Name of the term, as in `solution.terms`.
         scale: As for `effects`.
         ax: Axes to draw on; a new figure by default.
@@ -85,14 +85,28 @@ def effect(source: Any, name: str, *, scale: Scale | None = None, ax: Axes | Non
     >>> plots.effect(solution, "se(0)").get_title(loc="left")
     'se(0)'
     """
-    solution = solution_of(source)
-    found = {panel.name: panel for panel in panels(solution)}
+    posterior = _posterior_of(source)
+    found = {panel.name: panel for panel in panels(posterior)}
     choice(found).check("name", name)
-    ax = axes_of(ax)
-    scale = scale_of(source, solution) if scale is None else scale
-    _draw(solution, found[name], scale.of(found[name]), ax)
-    ax.set_title(plain(name), fontsize="medium", loc="left")
+    ax, panel = axes_of(ax), found[name]
+    scale = (scale_of(source, posterior) if scale is None else scale).of(panel)
+    _draw(_Drawn(posterior, models_of(posterior)[1][0].X), panel, scale, ax)
+    named = ":".join(map(scale.name, panel.columns)) if panel.is_component and scale.names else plain(name)
+    ax.set_title(named, fontsize="medium", loc="left")
     return ax
+
+
+class _Drawn(NamedTuple):
+    """A posterior, and the rows that it was learned from."""
+
+    posterior: Solution | Stack
+    X: np.ndarray
+
+
+def _posterior_of(source: Any) -> Solution | Stack:
+    """The Stack that a source is or predicts by, or its Solution."""
+    found = source if isinstance(source, Stack) else getattr(source, "posterior_", None)
+    return found if isinstance(found, Stack) else solution_of(source)
 
 
 def _grid(count: int) -> list[Axes]:
@@ -104,14 +118,14 @@ def _grid(count: int) -> list[Axes]:
     return list(axes.ravel()[:count])
 
 
-def _draw(solution: Solution, panel: Panel, scale: Scale, ax: Axes) -> None:
+def _draw(solution: _Drawn, panel: Panel, scale: Scale, ax: Axes) -> None:
     numbers = [column for column in panel.columns if column not in panel.groups]
     kinds = len(numbers), len(panel.groups)
     if kinds == (1, 0):
         _curve(solution, panel, scale, numbers[0], ax)
     elif kinds == (0, 1):
         _levels(solution, panel, scale, ax)
-    elif kinds == (2, 0) and isinstance(panel.term, Components):
+    elif kinds == (2, 0) and panel.is_component:
         _curves(solution, panel, scale, numbers, np.unique(np.quantile(solution.X[:, numbers[1]], SLICES)), ax)
     elif kinds == (2, 0):
         _map(solution, panel, scale, numbers, ax)
@@ -125,7 +139,7 @@ def _draw(solution: Solution, panel: Panel, scale: Scale, ax: Axes) -> None:
         ax.set(xlabel=f"effect of {', '.join(scale.name(c) for c in panel.columns)}", ylabel="rows")
 
 
-def _at(solution: Solution, panel: Panel, values: dict[int, np.ndarray]) -> Normal:
+def _at(solution: _Drawn, panel: Panel, values: dict[int, np.ndarray]) -> Normal:
     """The term where some columns have these values; the others do not matter to it."""
     x = np.repeat(solution.X[:1], len(next(iter(values.values()))), axis=0)
     for column, value in values.items():
@@ -135,8 +149,8 @@ def _at(solution: Solution, panel: Panel, values: dict[int, np.ndarray]) -> Norm
     return _part(solution, panel, x)
 
 
-def _part(solution: Solution, panel: Panel, x: np.ndarray) -> Normal:
-    return effects_at(solution, x, Parts((panel.name,), (panel.term,)))[panel.name]
+def _part(solution: _Drawn, panel: Panel, x: np.ndarray) -> Normal:
+    return panel.at(solution.posterior, x)
 
 
 def _span(column: np.ndarray, points: int) -> np.ndarray:
@@ -144,8 +158,8 @@ def _span(column: np.ndarray, points: int) -> np.ndarray:
     return np.linspace(low, high if high > low else low + 1.0, points)
 
 
-def _curve(solution: Solution, panel: Panel, scale: Scale, column: int, ax: Axes) -> None:
-    places, period = solution.X[:, column], _period(panel.term)
+def _curve(solution: _Drawn, panel: Panel, scale: Scale, column: int, ax: Axes) -> None:
+    places, period = solution.X[:, column], _period(panel.terms[0])
     at, name = _span(places, CURVE_POINTS), scale.name(column)
     if period is not None and period < np.ptp(places):  # the first says it all
         low = places.min()
@@ -156,7 +170,7 @@ def _curve(solution: Solution, panel: Panel, scale: Scale, column: int, ax: Axes
     ax.set(xlabel=name, ylabel="effect on f")
 
 
-def _period(term: Kernel) -> float | None:
+def _period(term: Kernel | None) -> float | None:
     while isinstance(term, Columns):
         term = term.kernel
     return float(term.period) if isinstance(term, Periodic) else None
@@ -184,7 +198,7 @@ def _rug(ax: Axes, places: np.ndarray) -> None:
     ax.plot(ticks, np.full(len(ticks), 0.03), "|", **foot)
 
 
-def _levels(solution: Solution, panel: Panel, scale: Scale, ax: Axes) -> None:
+def _levels(solution: _Drawn, panel: Panel, scale: Scale, ax: Axes) -> None:
     (column,) = panel.groups
     codes = np.unique(panel.codes(solution.X, column))
     term = _at(solution, panel, {column: codes})
@@ -203,7 +217,7 @@ def _levels(solution: Solution, panel: Panel, scale: Scale, ax: Axes) -> None:
     ax.set(xlabel=f"{scale.name(column)} ({len(codes)} levels)", ylabel="effect on f")
 
 
-def _map(solution: Solution, panel: Panel, scale: Scale, columns: list[int], ax: Axes) -> None:
+def _map(solution: _Drawn, panel: Panel, scale: Scale, columns: list[int], ax: Axes) -> None:
     first, second = (_span(solution.X[:, column], MAP_SIDE) for column in columns)
     left, up = np.meshgrid(first, second)
     term = _at(solution, panel, {columns[0]: left.ravel(), columns[1]: up.ravel()})
@@ -215,7 +229,7 @@ def _map(solution: Solution, panel: Panel, scale: Scale, columns: list[int], ax:
 
 
 def _curves(
-    solution: Solution, panel: Panel, scale: Scale, columns: Sequence[int], chosen: np.ndarray, ax: Axes, some: str = ""
+    solution: _Drawn, panel: Panel, scale: Scale, columns: Sequence[int], chosen: np.ndarray, ax: Axes, some: str = ""
 ) -> None:
     """Curves over the first column, one for each chosen value of the second."""
     column, other = columns

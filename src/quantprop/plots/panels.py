@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from quantprop.inference.components import AdditiveTerm, Components, variable
+from quantprop.core.gaussian import Normal
+from quantprop.inference.components import Decomposition, averaged, variable, whole_of
 from quantprop.inference.sobol import Share
 from quantprop.inference.solution import Solution
-from quantprop.inference.terms import terms_of
+from quantprop.inference.stacked import Stack
+from quantprop.inference.terms import Parts, effects_at, terms_of
 from quantprop.kernels import Kernel, columns_of, groups_of
 from quantprop.kernels.structure import leaves
 from quantprop.plots.canvas import plain
@@ -56,13 +57,23 @@ class Scale(NamedTuple):
 class Panel(NamedTuple):
     """A panel: a term or component, its name, its columns, and those of them that are groups. The 0-1 columns of the
     levels of one variable count as one group, the first of them, which `levels` maps to all of them.
+
+    `terms` has one kernel for each model of a stack, None for a model without this component.
     """
 
     name: str
-    term: Kernel
+    terms: tuple[Kernel | None, ...]
     columns: tuple[int, ...]
     groups: tuple[int, ...]
     levels: Mapping[int, tuple[int, ...]] = {}
+    is_component: bool = False
+
+    def at(self, posterior: Solution | Stack, x: np.ndarray) -> Normal:
+        """The posterior at rows x."""
+        weights, each = models_of(posterior)
+        found = [effects_at(one, x, Parts((self.name,), (term,))) if term is not None else {}
+                 for one, term in zip(each, self.terms, strict=True)]  # fmt: skip
+        return averaged(weights, found)[self.name]
 
     def codes(self, x: np.ndarray, column: int) -> np.ndarray:
         """A group in rows x: its values, or the places of the levels among their columns, from 1."""
@@ -72,53 +83,63 @@ class Panel(NamedTuple):
         return (own > 0.5 * (own.min(axis=0) + own.max(axis=0))) @ np.arange(1, 1 + own.shape[1])
 
 
-def ranked(solution: Solution, shares: Mapping[str, Share] | None = None) -> list[Panel]:
-    """The panels of a figure: those of an additive kernel from the largest share of f, with few interactions."""
-    found = panels(solution)
-    if not any(isinstance(panel.term, Components) for panel in found):
+def models_of(posterior: Solution | Stack) -> tuple[np.ndarray, tuple[Solution, ...]]:
+    """Weights and posteriors of the models."""
+    return (posterior.weights, posterior.components) if isinstance(posterior, Stack) else (np.ones(1), (posterior,))
+
+
+def ranked(posterior: Solution | Stack, shares: Mapping[str, Share] | None = None) -> list[Panel]:
+    """The panels of a figure: components from the largest share of f, with few interactions."""
+    found = panels(posterior)
+    if not any(panel.is_component for panel in found):
         return found
-    known = solution.sobol().shares if shares is None else shares
+    known = posterior.sobol().shares if shares is None else shares
     share = {panel.name: known[panel.name].share if panel.name in known else 0.0 for panel in found}
     found = sorted(found, key=lambda panel: -share[panel.name])
-    surfaces = [panel.name for panel in found if isinstance(panel.term, Components) and len(panel.term.sets[0]) == 2]
+    surfaces = [panel.name for panel in found if panel.is_component and len(panel.columns) == 2]
     shown = [name for name in surfaces if share[name] >= MIN_SURFACE_SHARE][:MAX_SURFACES]
     return [panel for panel in found if panel.name in shown or panel.name not in surfaces]
 
 
-def panels(solution: Solution) -> list[Panel]:
-    """The terms that can be drawn, an additive one as its main effects and interactions of two columns. A term that was
-    put on no columns sees all of them.
+def panels(posterior: Solution | Stack) -> list[Panel]:
+    """The terms that can be drawn, an additive one as its main effects and interactions of two columns, and those of a
+    stack. A term that was put on no columns sees all of them.
     """
-    every = tuple(range(solution.X.shape[1]))
+    _, models = models_of(posterior)
+    x = models[0].X
+    if isinstance(posterior, Stack):
+        return list(_components([whole_of(one) for one in models], x))
+    every = tuple(range(x.shape[1]))
     found = []
-    for name, term in terms_of(solution.model.plain_kernel).items():
-        if (own := AdditiveTerm.of(term)) is not None:
-            found += _components(own, solution.X)
+    for name, term in terms_of(posterior.model.plain_kernel).items():
+        if (own := Decomposition.of_term(term, x.shape[1])) is not None:
+            found += _components([own], x)
         elif type(term).__name__ not in ("Constant", "White"):
             columns = tuple(int(c) for c in columns_of(term)) or every
-            found.append(Panel(name, term, columns, tuple(int(c) for c in groups_of(term))))
+            found.append(Panel(name, (term,), columns, tuple(int(c) for c in groups_of(term))))
     return found
 
 
-def _components(own: AdditiveTerm, x: np.ndarray) -> Iterator[Panel]:
+def _components(each: Sequence[Decomposition], x: np.ndarray) -> Iterator[Panel]:
     """A panel for each main effect and each interaction of two columns; a column of two values counts as a group."""
-    place = own.columns or range(x.shape[1])
-    binary = {c for c in place if len(np.unique(x[:, c])) <= 2}
-    for order in range(1, min(own.kernel.order, 2) + 1):
-        for some in combinations(range(own.kernel.count), order):
-            factors = [tuple(place[c] for c in own.kernel.varying[i]) for i in some]
+    binary = {c for c in range(x.shape[1]) if len(np.unique(x[:, c])) <= 2}
+    most = max(each, key=lambda own: own.order)
+    for order in range(1, min(most.order, 2) + 1):
+        for some in most.sets(order):
+            factors = [most.variables[i] for i in some]
             levels = {factor[0]: factor for factor in factors if len(factor) > 1}
             columns = tuple(factor[0] for factor in factors)
-            kernel = Components(own.kernel, own.others, np.array([some]), own.columns)
-            yield Panel(own.name(some), kernel, columns, tuple(c for c in columns if c in binary), levels)
+            terms = tuple(own.components([some]) if own.order >= order else None for own in each)
+            yield Panel(most.name(some), terms, columns, tuple(c for c in columns if c in binary), levels, True)
 
 
-def scale_of(source: Any, solution: Solution) -> Scale:
-    """Names from the kernel's columns, levels from an estimator that has coded them."""
+def scale_of(source: Any, solution: Solution | Stack) -> Scale:
+    """Names from the kernel's columns or an estimator, levels from an estimator that has coded them."""
     names: dict[int, str] = {}
     each = (leaves(solution.model.plain_kernel, called=called) for called in (False, True))
     for (_, columns), (_, called) in zip(*each, strict=True):
         pairs = zip(columns or (), called or (), strict=True)
         names |= {int(column): name for column, name in pairs if isinstance(name, str)}
+    names = dict(enumerate(map(str, getattr(source, "feature_names_in_", ())))) | names
     coding = getattr(source, "_coding", None)
     return Scale(names, dict(coding.levels) if coding is not None and coding.names else {})

@@ -10,9 +10,10 @@ import numpy as np
 
 from quantprop import plots
 from quantprop.comparison import ClassForecast, Comparison, Evaluated, NumberForecast
-from quantprop.estimators.insight import additive, component_named, relevance, term_summary
+from quantprop.estimators.insight import component_named, relevance, term_summary, with_components
 from quantprop.inference.sobol import Sobol
 from quantprop.inference.solution import Solution
+from quantprop.inference.stacked import Stack
 from quantprop.plots.canvas import Axes, Figure, MaxNLocator, plain, style
 from quantprop.plots.panels import Scale, panels, ranked
 from quantprop.plots.series import time_of
@@ -106,7 +107,7 @@ def calibration(one: Evaluated) -> Picture:
 def effects(model: TableModel, which: int = 0) -> Iterator[Picture]:
     """A panel for each term of a model of terms, in the table's units."""
     solution, shares, scale = model.fits[which].solution, term_summary(model, which).shares, _scale(model.encoding)
-    whole = additive(model, which) is None  # otherwise the components of its term are drawn on their own
+    whole = with_components(model, which) is None  # otherwise the components of its term are drawn on their own
     drawn = [panel for panel in panels(solution) if panel.name in shares or (whole and len(panel.columns) == 1)]
     if len(drawn) > 1 and time_of(solution) is not None:
         figure = Figure(figsize=(SIZE[0], 0.4 * SIZE[1] * (len(drawn) + 2)), layout="constrained")
@@ -121,15 +122,15 @@ def effects(model: TableModel, which: int = 0) -> Iterator[Picture]:
         yield Picture(figure, caption, caption)
 
 
-def components(model: TableModel, solution: Solution, found: Sobol) -> Iterator[Picture]:
-    """A panel for each column of an additive model and for its largest interactions, all curves on one scale."""
-    drawn = [panel for panel in ranked(solution, found.shares) if panel.name in found.shares]
+def components(model: TableModel, posterior: Solution | Stack, found: Sobol) -> Iterator[Picture]:
+    """A panel for each column and for the largest interactions, all curves on one scale."""
+    drawn = [panel for panel in ranked(posterior, found.shares) if panel.name in found.shares]
     figures = [Figure(figsize=SMALL, layout="constrained") for _ in drawn]
     axes = [figure.subplots() for figure in figures]
     curves = [ax for ax, panel in zip(axes, drawn, strict=True) if len(panel.columns) == 1]
     scale = _scale(model.encoding)
     for panel, ax in zip(drawn, axes, strict=True):
-        plots.effect(solution, panel.name, scale=scale, ax=ax)
+        plots.effect(posterior, panel.name, scale=scale, ax=ax)
         ax.set_title("", loc="left")
     lower, upper = zip(*(ax.get_ylim() for ax in curves), strict=True)
     for ax in curves:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from quantprop.estimators.insight import additive, component_named, has_terms, term_summary
+from quantprop.estimators.insight import component_named, has_terms, term_summary, with_components
 from quantprop.inference.sobol import Share
 from quantprop.inference.stacked import Stack
 from quantprop.report.figures import components, effects, gallery
@@ -19,10 +19,11 @@ WEIGHTS = (
     "number is in the last column."
 )
 EFFECTS = (
-    "f is a sum of a curve for each column and a surface for each pair. A curve averages to zero over the values of "
-    "its column, a surface over each of its two. Curves are shown on one scale, with intervals that contain 50 % and "
-    "90 % of their posterior; surfaces that explain 1 % of f or more by sections at the 5 %, 50 % and 95 % quantiles "
-    "of the second column, with 90 % intervals. "
+    "A curve is the mean of f given one column, minus the mean of f, if columns are independent of each other. A "
+    "surface is the mean of f given two columns, minus the mean of f and both curves. A stack averages over its models "
+    "by weight. Curves are shown on one scale, with intervals that contain 50 % and 90 % of their posterior; surfaces "
+    "that explain 1 % of f or more by sections at the 5 %, 50 % and 95 % quantiles of the second column, with 90 % "
+    "intervals."
 )
 SHARES = "Shares of the variance of f, if every column is drawn independently of the others"
 INTERVALS = ("share", "95 % interval")
@@ -50,11 +51,11 @@ def learned(model: TableModel, key: str, which: int = 0) -> Iterator[Markup]:
     """Weights, effects and shares of one fit of a model; nothing if it is neither additive nor a sum of terms."""
     if model.stacks:
         yield from _weights(model.stacks[which])
-    if (fitted := additive(model, which)) is not None:
-        found, features = fitted.solution.sobol(), model.encoding.features
+    if (posterior := with_components(model, which)) is not None:
+        found, features = posterior.sobol(), model.encoding.features
         yield element("h3", "Curves and surfaces")
-        yield element("p", EFFECTS, _whose(model, which), class_="note")
-        yield gallery(components(model, fitted.solution, found), key, "small")
+        yield element("p", EFFECTS, class_="note")
+        yield gallery(components(model, posterior, found), key, "small")
         yield element("h3", "Shares")
         parts = _shares(found.shares, features, "curve or surface", "")
         columns = _shares(found.totals, features, "column", ": all curves and surfaces of a column")
@@ -71,15 +72,6 @@ def _weights(stack: Stack) -> Iterator[Markup]:
     rows = [(one.name, f"{one.weight:.2f}", f"{one.score:.4f}", f"{one.learned:.1f}") for one in ranked]
     rows += [(name, "excluded", reason, "") for name, reason in stack.left_out.items()]
     yield table(("model", "weight", "score", "learned"), rows, WEIGHTS)
-
-
-def _whose(model: TableModel, which: int) -> str:
-    """The part that an additive model has in predictions."""
-    if not model.stacks:
-        return ""
-    fitted = additive(model, which)
-    weight = next(one.weight for one in model.stacks[which].members if one.fitted is fitted)
-    return f"They describe the additive model, whose weight in predictions is {weight:.2f}."
 
 
 def _shares(shares: Mapping[str, Share], features: Sequence[str], what: str, of: str) -> Markup:
