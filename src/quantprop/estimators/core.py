@@ -22,7 +22,6 @@ from quantprop.inference.inferring import infer
 from quantprop.inference.integrated import Integrated
 from quantprop.inference.mixed import MixedClasses
 from quantprop.inference.results import Ending, Fitted
-from quantprop.inference.shaped import ShapedSolution
 from quantprop.inference.stacked import Stack
 from quantprop.inference.task import prepare
 from quantprop.kernels.combinations import in_form_of, in_own_form
@@ -30,7 +29,7 @@ from quantprop.learning.fitting import fitted_at, learn
 from quantprop.learning.integration.integrating import integrated_over
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective
-from quantprop.learning.shaped import Constraint, ShapedLandscape, constrained, fitted_under
+from quantprop.learning.shaped import Constraint, conditioned, given_design
 from quantprop.learning.stacking import stack
 from quantprop.methods import Method
 from quantprop.model import Model
@@ -135,7 +134,7 @@ class FittedCore(LearnedAttributes):
     landscape: Landscape
     fitted: Fitted
     mixture: Integrated | Stack | None = None  # over its hyperparameters, or of models of which this is the heaviest
-    constraint: Constraint | None = None  # on the shape of f
+    constraint: Any = None  # on the shape of f
 
     @property
     def posterior(self) -> Any:
@@ -169,14 +168,15 @@ class FittedCore(LearnedAttributes):
 
     @property
     def objective(self) -> Landscape:
-        """The objective at any θ, given the constraint if there are virtual rows."""
-        if self.constraint is None or not isinstance(self.fitted.solution, ShapedSolution):
+        """The objective at any θ, given the constraint if the free fit breaks it."""
+        if self.constraint is None or not len(self.constraint.sign):
             return self.landscape
-        return constrained(self.landscape, self.constraint)
+        return given_design(self.landscape, self.constraint.shapes)
 
     def fitted_at(self, point: Point) -> Fitted:
         """The same data at another point."""
-        return _fitted(self.objective, point, "nothing-to-learn")
+        found = _fitted(objective := self.objective, point, "nothing-to-learn")
+        return found if objective is self.landscape else conditioned(found, self.landscape, self.constraint)
 
     def _cores(self) -> list[FittedCore]:
         return [self]
@@ -272,8 +272,7 @@ def _unlearned(options: FitOptions, landscape: Landscape, theta: np.ndarray, x: 
 
 def _fitted(landscape: Landscape, point: Point, reason: str) -> Fitted:
     ending = Ending(reason if point.usable else "inference-failed", 1, int(not point.usable), 0.0, ())
-    made: Any = fitted_under if isinstance(landscape, ShapedLandscape) else fitted_at
-    return made(landscape, point, (), ending)
+    return fitted_at(landscape, point, (), ending)
 
 
 def _learned_by(

@@ -1,8 +1,10 @@
 """Learning under constraints on the shape of f: signs of derivatives at virtual rows (Riihimäki and Vehtari 2010).
 
-A virtual row has a derivative as its latent value and a threshold as its likelihood: it is positive, or negative. Rows
-are added where the posterior probability of the wrong sign is largest. Hyperparameters maximise log Z(y, c) − log Z(c),
-the evidence of the data given the constraint, since log Z(y, c) alone changes with every virtual row.
+A virtual row has a derivative as its latent value and a threshold as its likelihood: it is positive, or negative.
+Hyperparameters maximise log Z(y, c) − log Z(c), the evidence of the data given signs at a design that is the same for
+all of them: given signs at few rows, chosen under long lengthscales, short ones would seem to break the constraint.
+The posterior itself has as few rows as the constraint needs, each where the probability of a wrong sign is largest:
+signs that add nothing narrow it, and tilt f where it is flat.
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ from jaxtyping import Float
 from scipy.special import ndtr
 
 from quantprop.core.gaussian import Natural
-from quantprop.core.parameters import box, is_parameter, labels, packed
+from quantprop.core.parameters import box, declared, is_parameter, labels
 from quantprop.core.records import changed
 from quantprop.inference.inferring import infer
-from quantprop.inference.results import Ending, Fitted, Step
+from quantprop.inference.results import Fitted
 from quantprop.inference.shaped import ShapedSolution, as_shaped
 from quantprop.inference.solution import Solution
 from quantprop.inference.task import Task, prepare
@@ -35,11 +37,10 @@ from quantprop.likelihoods.binary import Sign
 from quantprop.means import OfValues
 from quantprop.model import Model
 
-TOLERANCE = 0.16  # largest probability of a wrong sign: Φ(−1), of slopes that the data push against 0 (exponential)
+TOLERANCE = 0.45  # largest probability of a wrong sign: below ½ the mean has the right one
 MAX_ROWS = 32  # virtual rows of one constraint
-ROWS_PER_ROUND = 4
 MIN_DISTANCE = 0.02  # between virtual rows, in ranges of the columns
-MAX_SEARCHES = 3
+DESIGN = 16  # virtual rows of one constraint under which hyperparameters are learned; of several columns twice as many
 GRID, LEVELS, BASES = 128, 16, 64  # candidates: of one column; of others, levels of the column at this many rows
 
 
@@ -99,54 +100,46 @@ class ShapedLandscape(Landscape):
 def shaped(landscape: Landscape, fitted: Fitted, shapes: tuple[Shape, ...], learns: bool) -> tuple[Fitted, Constraint]:
     """The result and virtual rows under constraints, from a free fit to the same rows, which is returned if it
     obeys them.
-
-    Otherwise learning starts from the starting values of the kernel, at which the first virtual rows are placed.
     """
-    none, free, rounds = Constraint.of(shapes, fitted.solution), fitted.solution.sites, 1 if learns else MAX_ROWS
-    constraint, sites = _placed(fitted.model, landscape, none, free, rounds)
-    if not len(constraint.sign):
-        return fitted, constraint
-    model, start = fitted.model, packed(landscape.parts)
+    none = Constraint.of(shapes, fitted.solution)
+    free = _inferred(fitted.model, landscape, none, fitted.solution.sites)
+    _, none = _worst(free, landscape, none)
+    if none.kept:
+        return fitted, none
+    objective = given_design(landscape, shapes)
     if learns:
-        model = landscape.model
-        first, its_sites = _placed(model, landscape, none, free)
-        constraint, sites = (first, its_sites) if len(first.sign) else (constraint, sites)
-    for _ in range(MAX_SEARCHES if learns else 0):
-        both, before = constrained(landscape, constraint, model), len(constraint.sign)
-        both.warmed(packed(both.parts), sites)
-        bounds = _bounds(both.parts, _items(landscape)[0])
-        learned = learn(both, [np.clip(start, *bounds.T)], bounds, MAX_EVALUATIONS, FTOL)
-        fitted, start = as_shaped(learned, 0.0), learned.theta
-        model = fitted.model
-        constraint, sites = _placed(model, landscape, constraint, learned.solution.sites)
-        if len(constraint.sign) == before:
-            break
-    both = constrained(landscape, constraint, model)
-    both.warmed(packed(both.parts), sites)
-    names = dict(zip(labels(both.parts), labels(landscape.parts), strict=True))
-    ending = replace(fitted.status, at_bounds=tuple(names.get(name, name) for name in fitted.status.at_bounds))
-    return fitted_under(both, both.at(packed(both.parts)), fitted.trace, ending), constraint
+        bounds = _bounds(objective.parts, _items(landscape)[0])
+        learned = learn(objective, [np.clip(fitted.theta, *bounds.T)], bounds, MAX_EVALUATIONS, FTOL)
+    else:
+        learned = fitted_at(objective, objective.from_cold(fitted.theta), (), fitted.status)
+    constraint = _placed(as_shaped(learned, 0.0).model, landscape, none, fitted.solution.sites)
+    return conditioned(learned, landscape, constraint), constraint
 
 
-def fitted_under(landscape: ShapedLandscape, point: Point, trace: tuple[Step, ...], ending: Ending) -> Fitted:
-    """The result at a point of a landscape, in terms of f."""
-    signs: Any = landscape.constraint
-    return as_shaped(fitted_at(landscape, point, trace, ending), float(signs.at(point.theta).value))
+def conditioned(learned: Fitted, landscape: Landscape, constraint: Constraint) -> Fitted:
+    """A result that was learned given the signs of a design, in terms of f given those of a constraint."""
+    model, signs = learned.model, np.column_stack([constraint.sign, np.ones(len(constraint.sign))])
+    alone = infer(model, constraint.X, signs, landscape.method, tol=landscape.tol)
+    plain = as_shaped(learned, 0.0).model
+    whole = _inferred(plain, landscape, constraint, None)
+    names = dict(zip(labels(declared(model)), labels(declared(plain)), strict=True))
+    ending = replace(learned.status, at_bounds=tuple(names.get(name, name) for name in learned.status.at_bounds))
+    return as_shaped(replace(learned, model=whole.model, solution=whole, status=ending), alone.log_evidence)
 
 
 def _bounds(parts: Declared, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "theta 2"]:
     """The box of θ; lengthscales of a single column are at least its range/16, since functions that vary within the
     distances of virtual rows evade them, and may have the larger evidence.
     """
-    bounds, floor = box(parts), np.log(2.0 * np.ptp(x[:, 0]) / MAX_ROWS)
+    bounds, floor = box(parts), np.log(np.ptp(x[:, 0]) / DESIGN)
     own = np.array(["lengthscale" in label for label in labels(parts)]) & (x.shape[1] == 1)
     bounds[own, 0] = np.clip(floor, bounds[own, 0], bounds[own, 1])
     return bounds
 
 
-def constrained(landscape: Landscape, constraint: Constraint, values: Model | None = None) -> ShapedLandscape:
-    """The landscape of the same rows under a constraint, of its own model or one at other values."""
-    model = with_derivatives(values or landscape.model, constraint.shapes)
+def constrained(landscape: Landscape, constraint: Constraint) -> ShapedLandscape:
+    """The landscape of the same rows under a constraint."""
+    model = with_derivatives(landscape.model, constraint.shapes)
     settings = landscape.method, landscape.objective, True, landscape.tol, landscape.max_sweeps
     signs = np.column_stack([constraint.sign, np.ones(len(constraint.sign))])
     whole = ShapedLandscape(model, _task(model, landscape, constraint), *settings)
@@ -179,60 +172,68 @@ def _without_priors(parts: Declared) -> Declared:
     return jax.tree.map(lambda p: changed(p, prior=None) if is_parameter(p) else p, parts, is_leaf=is_parameter)
 
 
-def _placed(
-    model: Model, landscape: Landscape, constraint: Constraint, sites: Natural, rounds: int = MAX_ROWS
-) -> tuple[Constraint, Natural]:
-    """Virtual rows added at fixed hyperparameters until the tolerance or their limit is reached, and all sites."""
-    first, model = len(constraint.sign), with_derivatives(model, constraint.shapes)
-    x, per_row = _items(landscape)
-    reach = np.tile(np.ptp(x, axis=0), per_row)
-    candidates = {shape: np.tile(_candidates(x, shape.column), per_row) for shape in constraint.shapes}
+def _inferred(model: Model, landscape: Landscape, constraint: Constraint, sites: Natural | None) -> Solution:
+    """The posterior at the rows of data and constraint, from sites of the first rows if there are any."""
+    model = with_derivatives(model, constraint.shapes)
+    task = _task(model, landscape, constraint)
+    n = len(task.x)
+    rows = {name: getattr(task.data, name)[:n] for name in model.likelihood.scaled_by}
+    start = sites and Natural(*(np.pad(part, (0, n - len(part))) for part in (sites.nu, sites.tau)))
+    return infer(model, task.x, task.data.y[:n], landscape.method, tol=landscape.tol, sites=start,
+                 weights=task.weight.total[:n], **rows)  # fmt: skip
+
+
+def _placed(model: Model, landscape: Landscape, constraint: Constraint, sites: Natural) -> Constraint:
+    """Virtual rows added one by one at fixed hyperparameters until the tolerance or their limit is reached."""
     while True:
-        task = _task(model, landscape, constraint)
-        n = len(task.x)
-        rows = {name: getattr(task.data, name)[:n] for name in model.likelihood.scaled_by}
-        sites = Natural(*(np.pad(part, (0, n - len(part))) for part in (sites.nu, sites.tau)))
-        solution = ShapedSolution.of(infer(
-            model, task.x, task.data.y[:n], landscape.method, tol=landscape.tol, sites=sites,
-            weights=task.weight.total[:n], **rows,
-        ), 0.0)  # fmt: skip
-        sites, new, wrong = solution.whole.sites, [], 0.0
-        for shape, some in candidates.items():
-            f = solution.derivative(some, shape.column, shape.order)
-            p = ndtr(-shape.sign * f.mean / np.sqrt(f.variance))
-            wrong = max(wrong, float(p.max()))
-            code = Derivatives.rows(some[:1], shape.column, shape.order)[0, -1]
-            known = constraint.X[constraint.X[:, -1] == code, :-1]
-            most = min(ROWS_PER_ROUND, MAX_ROWS - len(known))
-            new += [(row, code, shape.sign) for row in some[_worst(p, some, known, reach, most)]]
-        constraint = constraint._replace(wrong=wrong)
-        if not new or not solution.converged or len(constraint.sign) - first >= rounds:
-            return constraint, sites
-        added = np.array([[*row, code] for row, code, _ in new])
-        constraint = constraint._replace(
-            X=np.concatenate([constraint.X, added]), sign=np.append(constraint.sign, [sign for *_, sign in new])
-        )
+        whole = _inferred(model, landscape, constraint, sites)
+        worst, constraint = _worst(whole, landscape, constraint)
+        if not whole.converged or worst is None or (constraint.kept and len(constraint.sign)):
+            return constraint
+        sites, (row, sign) = whole.sites, worst
+        constraint = constraint._replace(X=np.vstack([constraint.X, row]), sign=np.append(constraint.sign, sign))
 
 
-def _worst(p: np.ndarray, candidates: np.ndarray, known: np.ndarray, reach: np.ndarray, most: int) -> list[int]:
-    """Candidates with the largest probabilities above the tolerance, at a distance from each other and the known."""
-    found: list[int] = []
-    near = [_near(candidates, row, reach) for row in known]
-    p = np.where(np.any(near, axis=0), 0.0, p) if near else np.array(p)
-    while len(found) < most and p.max() > TOLERANCE:
-        found.append(int(np.argmax(p)))
-        p[_near(candidates, candidates[found[-1]], reach)] = 0.0
-    return found
-
-
-def _near(x: np.ndarray, row: np.ndarray, reach: np.ndarray) -> np.ndarray:
-    return np.max(np.abs(x - row) / np.maximum(reach, 1e-300), axis=1) < MIN_DISTANCE
+def _worst(whole: Solution, landscape: Landscape, constraint: Constraint) -> tuple[Any, Constraint]:
+    """The row with the largest probability of a wrong sign, at a distance from others of its kind, and this sign; None
+    if all constraints have as many rows as they may. And the constraint with the largest probability of all candidates.
+    """
+    x, per_row = _items(landscape)
+    solution, reach, found = ShapedSolution.of(whole, 0.0), np.tile(np.ptp(x, axis=0), per_row), []
+    for shape in constraint.shapes:
+        some = np.tile(_candidates(x, shape.column), per_row)
+        rows = Derivatives.rows(some, shape.column, shape.order)
+        f = solution.derivative(some, shape.column, shape.order)
+        p = ndtr(-shape.sign * f.mean / np.sqrt(f.variance))
+        known = constraint.X[constraint.X[:, -1] == rows[0, -1], :-1]
+        near = [np.max(np.abs(some - row) / np.maximum(reach, 1e-300), axis=1) < MIN_DISTANCE for row in known]
+        apart = np.where(np.any(near, axis=0), -1.0, p) if near else p
+        i = int(np.argmax(apart))
+        found.append((float(p.max()), apart[i] if len(known) < MAX_ROWS else -1.0, (rows[i], shape.sign)))
+    _, apart, worst = max(found, key=lambda one: one[1])
+    return worst if apart >= 0.0 else None, constraint._replace(wrong=max(p for p, *_ in found))
 
 
 def _items(landscape: Landscape) -> tuple[Float[np.ndarray, "k d"], int]:
     """The inputs of f in the data, and their number in each row: 2 in comparisons of items."""
     x = landscape.task.x
     return (np.concatenate(halves(x)), 2) if isinstance(landscape.model.kernel, Difference) else (x, 1)
+
+
+def given_design(landscape: Landscape, shapes: tuple[Shape, ...]) -> ShapedLandscape:
+    """The objective under which hyperparameters are learned: signs at levels of a column across its range."""
+    x, per_row = _items(landscape)
+    rows, signs = [], []
+    for shape in shapes:
+        some = _candidates(x, shape.column)
+        if x.shape[1] == 1:
+            chosen = np.linspace(0, GRID - 1, DESIGN).astype(int)
+        else:
+            base = np.arange(min(len(x), BASES, 2 * DESIGN))
+            chosen = base * LEVELS + 7 * base % LEVELS
+        rows.append(Derivatives.rows(np.tile(some[chosen], per_row), shape.column, shape.order))
+        signs.append(np.full(len(chosen), shape.sign))
+    return constrained(landscape, Constraint(shapes, np.concatenate(rows), np.concatenate(signs)))
 
 
 def _candidates(x: Float[np.ndarray, "n d"], column: int) -> Float[np.ndarray, "k d"]:
