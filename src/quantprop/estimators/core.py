@@ -134,7 +134,7 @@ class FittedCore(LearnedAttributes):
     landscape: Landscape
     fitted: Fitted
     mixture: Integrated | Stack | None = None  # over its hyperparameters, or of models of which this is the heaviest
-    constraint: Any = None  # on the shape of f
+    constraint: Constraint | None = None  # on the shape of f
 
     @property
     def posterior(self) -> Any:
@@ -169,14 +169,18 @@ class FittedCore(LearnedAttributes):
     @property
     def objective(self) -> Landscape:
         """The objective at any θ, given the constraint if the free fit breaks it."""
-        if self.constraint is None or not len(self.constraint.sign):
-            return self.landscape
-        return given_design(self.landscape, self.constraint.shapes)
+        kept = self._needed
+        return self.landscape if kept is None else given_design(self.landscape, kept.shapes)
 
     def fitted_at(self, point: Point) -> Fitted:
         """The same data at another point."""
-        found = _fitted(objective := self.objective, point, "nothing-to-learn")
-        return found if objective is self.landscape else conditioned(found, self.landscape, self.constraint)
+        found, kept = _fitted(self.objective, point, "nothing-to-learn"), self._needed
+        return found if kept is None else conditioned(found, self.landscape, kept)
+
+    @property
+    def _needed(self) -> Constraint | None:
+        """The constraint, unless the free fit obeys it."""
+        return self.constraint if self.constraint is not None and len(self.constraint.sign) else None
 
     def _cores(self) -> list[FittedCore]:
         return [self]
