@@ -3,6 +3,7 @@
 import time
 from itertools import combinations
 
+import jax
 import numpy as np
 import pytest
 from scipy.special import ndtri
@@ -80,14 +81,19 @@ def test_effects_are_those_of_sums_over_all_columns(weights):
         found.sample(3)
 
 
-def test_sobol_indices_are_those_of_draws_over_all_columns():
-    """Of a function that is known where columns are combined as in the data or not: sums of squares of joint draws."""
-    solution = infer(Model(SMOOTH + White(0.1), likelihoods.Gaussian(0.2)), X, Y, "ep")
+@pytest.mark.parametrize("name", ["smooth", pytest.param("additive", marks=pytest.mark.campaign)])
+def test_sobol_indices_are_those_of_draws_over_all_columns(name):
+    """Of joint draws of f at all combinations of values of the columns: weighted sums of squares of their effects."""
+    with jax.enable_x64(True):
+        kernel = {"smooth": SMOOTH, "additive": Additive(3).measured(X)}[name]
+        kernel = Model(kernel, likelihoods.Gaussian(0.2)).plain_kernel
+    solution = infer(Model(kernel + White(0.1), likelihoods.Gaussian(0.2)), X, Y, "ep")
     each = distributions(X, np.ones(N))
     shape = [len(values) for values, _ in each]
     grid, _ = averages((), None, each)
-    prior = covariance(grid, grid) - 0.4, covariance(X, grid) - 0.4
-    inverse = np.linalg.inv(covariance(X, X) - 0.4 + np.diag(0.1 + 1.0 / solution.sites.tau))
+    with jax.enable_x64(True):
+        prior = np.asarray(kernel.cross(grid, grid)), np.asarray(kernel.cross(X, grid))
+        inverse = np.linalg.inv(np.asarray(kernel.cross(X, X)) + np.diag(0.1 + 1.0 / solution.sites.tau))
     mean = prior[1].T @ inverse @ (solution.sites.nu / solution.sites.tau)
     values, vectors = np.linalg.eigh(prior[0] - prior[1].T @ inverse @ prior[1])
     root = vectors * np.sqrt(np.maximum(values, 0.0))

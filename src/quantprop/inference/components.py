@@ -30,7 +30,7 @@ from quantprop.kernels import (
     summands,
 )
 from quantprop.kernels.base import Others, Pairs, Transformed
-from quantprop.kernels.effects import AdditiveEffects, EffectForm, Variables, effect_form, symmetric
+from quantprop.kernels.effects import Covariances, EffectForm, Variables, effect_form, symmetric
 from quantprop.runtime.precision import float64
 
 LEVEL = "level"  # the component of order 0
@@ -66,7 +66,7 @@ class Decomposition(NamedTuple):
                 columns = tuple(map(int, part.columns)) if isinstance(part, Columns) else tuple(range(features))
                 called = (part.names if isinstance(part, Columns) else ()) or columns
                 names = tuple(variable([str(called[c]) for c in factor]) for factor in own.varying)
-                form = AdditiveEffects.of(own, range(own.count), own.count)
+                form = EffectForm(own, *own.points(), np.eye(own.count), own.order)
                 variables = tuple(tuple(columns[c] for c in factor) for factor in own.varying)
                 return Decomposition((Summand(part, form, (*others[:i], *others[i + 1 :])),), variables, names)
         return None
@@ -151,22 +151,29 @@ def variable(names: Sequence[str]) -> str:
 
 
 class Part(Kernel):
-    """Base of kernels of parts of f: `cross` ties f at x to the part at z."""
+    """Base of kernels of parts of f: `cross` ties f at x to the parts at z."""
 
     kernel: Kernel
     form: EffectForm
     others: tuple[Kernel, ...]
 
-    def _seen(self, *points: Any) -> tuple[Any, ...]:
-        return tuple(within(self.kernel, x)[1] for x in points)
+    def _covariances(self, x: Points, z: Others) -> tuple[Covariances, Matrix]:
+        """Return the covariances of the form, and the product of the other factors."""
+        outside = reduce(jnp.multiply, [other.cross(x, z) for other in self.others], jnp.ones((len(x), len(z))))
+        return self.form(within(self.kernel, x)[1], within(self.kernel, z)[1]), outside
 
-    def _outside(self, x: Points, z: Others) -> Matrix:
-        return reduce(jnp.multiply, [other.cross(x, z) for other in self.others], jnp.ones((len(x), len(z))))
+    def own(self, x: Points) -> Float[Array, "parts n n"]:
+        """The covariance of each part."""
+        raise NotImplementedError
 
-    def _check_independent(self) -> None:
-        if not isinstance(self.form, AdditiveEffects):
+    def diagonal(self, x: Points) -> Float[Array, " parts_n"]:
+        return jax.vmap(lambda row: self.own(row[None])[:, 0, 0], out_axes=1)(x).ravel()
+
+    def gram_of(self, pairs: Pairs) -> Matrix:
+        if not isinstance(self.form.kernel, Additive | Constant):
             raise ValueError("joint posteriors of components need an additive kernel, kernels.Additive(order=2): "
                              "effects of other kernels are correlated before data are seen")  # fmt: skip
+        return jax.scipy.linalg.block_diag(*self.own(pairs["x"]))
 
 
 class Components(Part):
@@ -177,29 +184,20 @@ class Components(Part):
 
     sets: Any
 
-    def _products(self, outside: Any, each: Any, x: Points, z: Others) -> Float[Array, "sets n k"]:
-        found, places = outside[None], jnp.asarray(self.sets).T
-        each = each(x, z) if len(places) else None
-        for place in places:  # one after the other: no array of all orders is formed
+    def _products(self, outside: Matrix, each: Float[Array, "count n k"]) -> Float[Array, "sets n k"]:
+        found = outside[None]
+        for place in jnp.asarray(self.sets).T:  # one after the other: no array of all orders is formed
             found = found * each[place]
         return found
 
-    def _own(self, x: Points, seen: Points) -> Float[Array, "sets n n"]:
-        own = self.form.inside()[np.shape(self.sets)[1]] * self._outside(x, x)
-        return self._products(own, self.form.own, seen, seen)
-
     def cross(self, x: Points, z: Others) -> Matrix:
-        a, b = self._seen(x, z)
-        outside = self.form.outside(a)[np.shape(self.sets)[1], :, None] * self._outside(x, z)
-        return jnp.moveaxis(self._products(outside, self.form.each, a, b), 0, 1).reshape(len(x), -1)
+        found, outside = self._covariances(x, z)
+        products = self._products(found.outside[np.shape(self.sets)[1], :, None] * outside, found.each)
+        return jnp.moveaxis(products, 0, 1).reshape(len(x), -1)
 
-    def diagonal(self, x: Points) -> Float[Array, " sets_n"]:
-        of_row = jax.vmap(lambda row, seen: self._own(row[None], seen[None])[:, 0, 0], out_axes=1)
-        return of_row(x, *self._seen(x)).ravel()
-
-    def gram_of(self, pairs: Pairs) -> Matrix:
-        self._check_independent()
-        return jax.scipy.linalg.block_diag(*self._own(pairs["x"], *self._seen(pairs["x"])))
+    def own(self, x: Points) -> Float[Array, "parts n n"]:
+        found, outside = self._covariances(x, x)
+        return self._products(found.inside[np.shape(self.sets)[1]] * outside, found.own)
 
 
 class Remainder(Part):
@@ -207,23 +205,14 @@ class Remainder(Part):
 
     order: int = field(static=True)
 
-    def _tied(self, a: Points, b: Others) -> Matrix:
-        each = self.form.outside(a)[: self.order + 1, :, None] * symmetric(self.form.each(a, b), self.order)
-        return self.form.kernel.cross(a, b) - jnp.sum(each, axis=0)
-
-    def _own(self, x: Points, seen: Points) -> Matrix:
-        tied, low = self._tied(seen, seen), self.form.low(seen, seen, self.order)
-        return self._outside(x, x) * (tied + tied.T - self.form.kernel.cross(seen, seen) + low)
-
     def cross(self, x: Points, z: Others) -> Matrix:
-        return self._outside(x, z) * self._tied(*self._seen(x, z))
+        found, outside = self._covariances(x, z)
+        low = found.outside[: self.order + 1, :, None] * symmetric(found.each, self.order)
+        return outside * (self.kernel.cross(x, z) - jnp.sum(low, axis=0))
 
-    def diagonal(self, x: Points) -> Float[Array, " n"]:
-        return jax.vmap(lambda row, seen: self._own(row[None], seen[None])[0, 0])(x, *self._seen(x))
-
-    def gram_of(self, pairs: Pairs) -> Matrix:
-        self._check_independent()
-        return self._own(pairs["x"], *self._seen(pairs["x"]))
+    def own(self, x: Points) -> Float[Array, "parts n n"]:
+        tied, (found, outside) = self.cross(x, x), self._covariances(x, x)
+        return (tied + tied.T - outside * (self.kernel.cross(x, x) - found.low(self.order)))[None]
 
 
 def components_of(solution: Solution, order: int) -> Parts:

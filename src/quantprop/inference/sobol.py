@@ -16,7 +16,7 @@ from quantprop.core.records import changed
 from quantprop.inference.components import Decomposition, Summand, within
 from quantprop.inference.prediction import draws
 from quantprop.kernels import Kernel
-from quantprop.kernels.effects import AdditiveEffects, EffectForm
+from quantprop.kernels.effects import EffectForm
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
@@ -30,7 +30,7 @@ Solution = Any  # of `solution`, which imports this
 
 @program
 def _evaluated(form: EffectForm, rows: Any) -> Any:
-    return form.outside(rows), form.inside(), form.amplitudes(), form.at_nodes(rows)
+    return form(rows, form.points), form(form.points, form.points)
 
 
 @program
@@ -129,16 +129,18 @@ def _pairs(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 class _Function:
-    """One of the functions that f is the sum of: draws from its prior, in independent coordinates of its effects."""
+    """One of the functions that f is the sum of: draws from its prior, in independent coordinates of its effects. The
+    level is among these if effects are tied to it.
+    """
 
     def __init__(self, summand: Summand, rows: Any, rng: np.random.Generator, count: int) -> None:
         self.form, scale = summand.form, np.prod([np.asarray(other.variance) for other in summand.others])
         self.order = self.form.order
-        outside, inside, amplitudes, self.at_nodes = to_numpy(
-            _evaluated(self.form, within(summand.kernel, jnp.asarray(rows))[1])
-        )
-        self.outside, self.inside, self.amplitudes = scale * outside, scale * inside, scale * amplitudes[: LOW + 1]
-        self.bases = [_Basis.of(*each) for each in zip(*self.at_nodes, strict=True)]
+        at_rows, at_nodes = to_numpy(_evaluated(self.form, within(summand.kernel, jnp.asarray(rows))[1]))
+        self.each, self.own, self.weights = at_rows.each, at_nodes.own, np.asarray(self.form.weights)
+        self.outside, self.inside, shift = scale * at_rows.outside, scale * at_nodes.inside, at_nodes.shift[0]
+        self.amplitudes = self.inside[: LOW + 1] * np.array([shift.any(), 1.0, 1.0])[: self.order + 1]
+        self.bases = [_Basis.of(*of) for of in zip(self.each, self.own, shift, self.weights, strict=True)]
         self.drawn = {(): rng.standard_normal((1, count))}
         for some in _subsets(len(self.bases), self.low):
             eigenvalues = _kron([self.bases[i].eigenvalues for i in some])
@@ -230,25 +232,23 @@ def _higher(functions: list[_Function], inverse: np.ndarray, u: np.ndarray) -> F
     found = np.zeros((1 + len(functions[0].bases), u.shape[1]))
     high = [own for own in functions if own.order > LOW]
     for one, other in product(high, high):
-        weighted = one.at_nodes.each * one.at_nodes.weights[:, None]
-        outside, is_all = np.outer(one.outside[-1], other.outside[-1]), _has_all(one) and _has_all(other)
-        for i, own in enumerate(_products(list(weighted @ other.at_nodes.each.swapaxes(1, 2)), is_all)):
+        weighted = one.each * one.weights[:, None]
+        outside, order = np.outer(one.outside[-1], other.outside[-1]), min(one.order, other.order)
+        for i, own in enumerate(_products(list(weighted @ other.each.swapaxes(1, 2)), order)):
             found[i] += np.sum(u * ((outside * own) @ u), axis=0) - np.sum(inverse * outside * own)
     for one in high:
-        prior = [np.diagonal(own) @ w for own, w in zip(one.at_nodes.own, one.at_nodes.weights, strict=True)]
-        found += one.inside[-1] * np.array([*_products(prior, _has_all(one))])[:, None]
+        prior = [np.diagonal(own) @ w for own, w in zip(one.own, one.weights, strict=True)]
+        found += one.inside[-1] * np.array([*_products(prior, one.order)])[:, None]
     return found
 
 
-def _has_all(function: _Function) -> bool:
-    return not isinstance(function.form, AdditiveEffects)
-
-
-def _products(each: list[Any], is_all: bool) -> Iterator[Any]:
-    """Sums of products of three of some arrays, or of three and more: all of them, then those that contain each."""
+def _products(each: list[Any], order: int) -> Iterator[Any]:
+    """Sums of products of three of some arrays, or of three to all of them if the order is larger: the sum of all, then
+    of those that contain each.
+    """
     one, two, three, whole = 0.0, 0.0, 0.0, 1.0
     for k in each:
         three, two, one, whole = three + two * k, two + one * k, one + k, whole * (1.0 + k)
-    yield whole - 1.0 - one - two if is_all else three
+    yield whole - 1.0 - one - two if order > 3 else three
     for k in each:
-        yield k * (whole / (1.0 + k) - 1.0 - (one - k)) if is_all else k * (two - k * (one - k))
+        yield k * (whole / (1.0 + k) - 1.0 - (one - k)) if order > 3 else k * (two - k * (one - k))
