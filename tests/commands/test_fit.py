@@ -225,6 +225,23 @@ def test_a_series_as_a_sum_of_terms(kernel, folder):
         assert solution.fixed_effects()[name] == pytest.approx(effect, abs=1e-9)
 
 
+def test_seasons_of_dates(folder):
+    days = np.arange("2026-01-01", "2026-02-20", dtype="datetime64[D]")
+    y = np.random.default_rng(0).poisson(np.where(np.arange(len(days)) % 7 == 2, 20, 5))
+    text = "date,sold\n" + "".join(f"{day},{count}\n" for day, count in zip(days, y, strict=True))
+    out = folder / "seasons.safetensors"
+    words = ("--target", "sold", "--series", "--season", "week", "--likelihood", "poisson", "--method", "ep")
+    result = call("fit", "-", *words, "--out", out, stdin=text.encode())
+    assert result.exit_code == 0, result.output
+    assert "note: seasons and the log evidence they add on 50 rows: week (+" in result.output
+    assert "periodic(date, period=7)" in result.output
+    ahead = rows_of(call("predict", out, "-", stdin=b"date\n2026-02-21\n2026-02-22\n").stdout)
+    assert float(ahead[0]["mean"]) > 2.0 * float(ahead[1]["mean"])
+    refused = call("fit", "-", "--target", "sold", "--season", "week", stdin=text.encode())
+    assert refused.exit_code == 2
+    assert "--season" in refused.output
+
+
 def test_what_is_no_series_names_options_of_the_command_line():
     kernel = "matern32(day) + se(other)"
     result = call("fit", "-", "--target", "level", "--series", "--kernel", kernel, stdin=SERIES.encode())

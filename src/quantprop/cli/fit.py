@@ -25,12 +25,14 @@ from quantprop.cli.options import (
     announce_time,
     place,
     takes_table,
+    words,
 )
 from quantprop.cli.screen import as_json, evaluations, failure, note, plainly, prepared
 
 if TYPE_CHECKING:
     from quantprop.tables import Problem, TableModel
 
+MAX_DENSE_SERIES = 2500  # rows of a series up to which exact inference takes less time than by states
 STACK_POINTS = 200  # inducing points of a stack learned from many rows on a CPU
 TASKS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")  # set by launchers that jax.distributed knows
 
@@ -49,8 +51,11 @@ def fit(
         int | None, Option(min=1, help="Number of nearest rows of each row, with inducing points or without.")
     ] = None,
     series: Annotated[
-        bool, Option("--series", help="Use a Matérn kernel of one column of times, in time linear in the rows.")
+        bool, Option("--series", help="Model a series in time: trend, variation from row to row, and seasons.")
     ] = False,
+    season: Annotated[
+        str | None, Option(help="Seasons of --series: some of day,week,year, or periods.  [chosen by evidence]")
+    ] = None,
     integrate: Annotated[
         bool, Option("--integrate", help="Average predictions over the posterior of the hyperparameters.")
     ] = False,
@@ -79,15 +84,18 @@ def fit(
 
         saved = _checkpointed(checkpoint, minutes)
         is_job = _is_job(coordinator, processes, process)
+        seasons = _seasons(series, season, kernel)
         kernel = _kernel(kernel, {"--series": series, "--checkpoint": checkpoint is not None,
                                   "--integrate": integrate, "--monotone": bool(monotone),
                                   "a job of several processes": is_job})  # fmt: skip
         is_first = _joined(coordinator, processes, process) if is_job else True
-        problem = table.problem(likelihood, kernel)
+        problem = table.problem(likelihood, kernel, seasons)
         inducing = _points(problem, inducing, neighbours)
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": table.seed}
         settings |= {"monotone": _shapes(monotone)} if monotone else {}
         settings |= _treatment(problem, inducing, neighbours, table.seed, series, integrate)
+        if seasons is not None and problem.kernel != SINGLE and len(problem.raw) <= MAX_DENSE_SERIES:
+            settings["process"] = "dense"
         with (
             evaluations(f"fitting by {method} to {len(problem.raw)} rows"), warnings.catch_warnings(),
             nullcontext() if inducing is None else sharded(), saved,
@@ -118,6 +126,14 @@ def _report(model: TableModel, out: Path, json: bool, debug: bool) -> None:
         note("warning: not converged; see the remedies in the status above")
     if not all(one.converged for one in model.integrated):
         note("warning: the integral over hyperparameters is inaccurate; see the remedies in the status above")
+
+
+def _seasons(series: bool, season: str | None, kernel: str | None) -> tuple[str, ...] | None:
+    """The seasons of a series as given, none if they are to be chosen; None if the kernel is given, or no series."""
+    if season is not None and (not series or kernel is not None):
+        raise typer.BadParameter("it names the seasons of --series without --kernel, whose terms include its own",
+                                 param_hint="--season")  # fmt: skip
+    return words(season or "") if series and kernel is None else None
 
 
 def _kernel(given: str | None, single: dict[str, bool]) -> str:

@@ -128,11 +128,29 @@ class TableOptions:
         """The table's name in texts."""
         return "standard input" if self.data == "-" else self.data
 
-    def problem(self, likelihood: str | None, kernel: str) -> Problem:
-        """The problem, with notes on how the columns of the table are used."""
-        problem = self.problems(*self.read(), [kernel])(likelihood, kernel)
+    def problem(self, likelihood: str | None, kernel: str, seasons: tuple[str, ...] | None = None) -> Problem:
+        """The problem, with notes on how the columns of the table are used; of `seasons` if these are given, or chosen
+        by evidence if there are none in them.
+        """
+        table, roles = self.read()
+        if seasons is not None:
+            kernel = self._of_series(table, roles, likelihood, seasons)
+        problem = self.problems(table, roles, [kernel])(likelihood, kernel)
         announce(problem, likelihood)
         return problem
+
+    def _of_series(self, table: Table, roles: Roles, likelihood: str | None, given: tuple[str, ...]) -> str:
+        """The kernel of a series: a formula, if there are dates or seasons are given."""
+        from quantprop import tables
+        from quantprop.tables.encoding import is_dates
+
+        if not given and not any(is_dates(table.column(name)) for name in table.names):
+            return SINGLE
+        rows = self._complete(table, roles, [SINGLE]) if self.drop_missing else table
+        with as_usage():
+            found = tables.seasons(rows, self.target, likelihood, roles, given)
+        note(f"note: {found}")
+        return found.formula
 
     def read(self) -> tuple[Table, Roles]:
         """All rows of the columns that are not ignored, and the roles of columns."""

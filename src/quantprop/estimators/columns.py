@@ -20,6 +20,7 @@ from quantprop.runtime.names import check_name
 
 NAMED_KERNELS = ("ard", "shrunk", "additive", "auto")
 MAX_COREGION_LEVELS = 50  # each has hyperparameters of its own
+MICROSECONDS_PER_DAY = 86400e6
 MAX_SHOWN = 5  # levels that a message names
 
 
@@ -33,9 +34,11 @@ class Coding:
     levels: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
     def matrix(self, X: Any) -> Any:
-        """X of a frame, as numbers; an array as it is. Levels unseen in training get codes of their own."""
+        """X of a frame, as numbers; an array as it is; dates as days since 1970. Levels unseen in training get codes
+        of their own.
+        """
         if not self.names:
-            return X
+            return in_days(X)
         _check_frame(X, self.names)
         levels = {self.names[i]: levels for i, levels in self.levels}
         columns = (_codes(X[name], name, levels[name]) if name in levels else _numbers(X, name) for name in self.names)
@@ -54,6 +57,15 @@ class Coding:
             if new := sorted({label(value) for value in column} - set(levels)):
                 found[self.names[i] if self.names else f"column {i}"] = new
         announce(found, where, 5)
+
+
+def in_days(X: Any) -> Any:
+    """Dates as days since 1970, missing ones as NaN; anything else as it is."""
+    if getattr(getattr(X, "dtype", None), "kind", "") != "M":
+        return X
+    return np.where(
+        np.isnat(X), np.nan, np.asarray(X, dtype="datetime64[us]").astype(np.float64) / MICROSECONDS_PER_DAY
+    )
 
 
 def announce(found: dict[str, list[str]], where: str, stacklevel: int = 6) -> None:
@@ -117,9 +129,10 @@ def _check_frame(X: Any, columns: Sequence[str]) -> None:
 
 def _numbers(X: Any, column: str) -> np.ndarray:
     name, _ = derived = Derived.of(column, X.columns)
-    refuse_others(np.asarray(X[name]), f"X[{name!r}]")
+    given = in_days(np.asarray(X[name]))
+    refuse_others(given, f"X[{name!r}]")
     try:
-        values = np.asarray(X[name], dtype=np.float64)
+        values = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"X[{name!r}] must hold numbers, or be a group of the kernel (group({name}), or "
                          f"kernels.Categories().on({name!r})): {error}") from None  # fmt: skip

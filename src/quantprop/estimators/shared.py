@@ -175,7 +175,8 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
     def _new_inputs(self, X: Any) -> np.ndarray:
         """Inputs to predict at, with the columns that were learned from."""
         self._check_fitted()
-        x = check_array(self._coding.matrix(X)) if self._coding.names else self._validated(X, reset=False)
+        found = self._coding.matrix(X)
+        x = check_array(found) if self._coding.names else self._validated(found, reset=False)
         self._coding.warn_of_new_levels(X, x, type(self).__name__)
         return x
 
