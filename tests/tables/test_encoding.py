@@ -40,7 +40,8 @@ def test_row_numbers_are_no_feature():
     assert (encoding.features, left_out) == (("x", "time"), {"rownames": "numbers the rows"})
     assert learned(named)[1] == {}
     shuffled = from_bytes(b"Unnamed: 0,x\n2,3\n1,4\n", "t.csv")
-    assert learned(shuffled)[0].features == ("Unnamed: 0", "x")
+    assert learned(shuffled)[0].features == ("x",)
+    assert learned(from_bytes(b"Unnamed: 0,x\n2,3\n2,4\n1,5\n", "t.csv"))[0].features == ("Unnamed: 0", "x")
 
 
 def test_an_encoding_comes_back_from_json_and_finds_columns_by_name():

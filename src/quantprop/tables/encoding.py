@@ -8,7 +8,6 @@ import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -168,18 +167,18 @@ def learned(table: Table, dates_as: str = "number") -> tuple[Encoding, dict[str,
     check_complete(table, table.names)
     columns = {name: _column(table, name, dates_as) for name in table.names}
     constant = [name for name, column in columns.items() if not np.ptp(column.coded(table), axis=0).any()]
-    counting = [name for name in columns if name.casefold() in ROW_NUMBERS and _counts(table, name)]
-    left_out = dict.fromkeys(constant, "is constant") | dict.fromkeys(counting, "numbers the rows")
+    numbers = [name for name in columns if name.casefold() in ROW_NUMBERS and _tells_rows_apart(table, name)]
+    left_out = dict.fromkeys(constant, "is constant") | dict.fromkeys(numbers, "numbers the rows")
     used = [column for name, column in columns.items() if name not in left_out]
     if not used:
         raise TableError(f"{table.source} has no column, except the target, with two or more different values")
     return encoding_of(used, table), left_out
 
 
-def _counts(table: Table, name: str) -> bool:
-    """Return whether a column counts upwards, except for rows that were left out."""
+def _tells_rows_apart(table: Table, name: str) -> bool:
+    """Return whether a column has another whole number in each row, in any order."""
     cells = table.column(name)
-    return all(cell.isdecimal() for cell in cells) and all(int(a) < int(b) for a, b in pairwise(cells))
+    return all(cell.isdecimal() for cell in cells) and len(set(cells)) == len(cells)
 
 
 def encoding_of(columns: Iterable[Column], table: Table) -> Encoding:
