@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import binomtest, norm
+from scipy.special import expit
+from scipy.stats import beta, binomtest, fisk, gamma, laplace, nbinom, norm, poisson, t, weibull_min
 
 from quantprop import (
     EP,
@@ -51,6 +54,8 @@ def kernel_of(variance: float = 0.7) -> kernels.PerParameter:
 GAUSSIAN = Varying(likelihoods.Gaussian(0.4), "scale")
 MODEL = Model(kernel_of(), GAUSSIAN)
 
+LEVEL = 0.5  # the parameter where g = 0, in tests of the rule
+
 # --- the rule --------------------------------------------------------------------------------------------------------
 
 
@@ -62,23 +67,28 @@ def cavities(n, widest):
     return rng.normal(0.0, 3.0, n), mean, variance
 
 
-def grid(y, level, mean, variance, sizes):
+def normal(y, f, g):
+    """log p(y | f, g) of Gaussian noise of which the scale varies."""
+    return norm.logpdf(y, f, LEVEL * np.exp(g))
+
+
+def grid(y, mean, variance, sizes, log_prob=normal, centre=None):
     """f, dense around the observation, and g; the mass of their cells, and the logarithm of its unit."""
-    sd = np.sqrt(variance)
-    width = max(1e-6, min(level * np.exp(mean[1] - 13.0 * sd[1]), sd[0]))
+    sd, y_of_f = np.sqrt(variance), y if centre is None else centre
+    width = max(1e-6, min(0.03 * LEVEL * np.exp(mean[1] - 13.0 * sd[1]), sd[0]))
     ends = mean[:, None] + 13.0 * sd[:, None] * np.array([-1.0, 1.0])
-    t, g = np.linspace(*np.arcsinh((ends[0] - y) / width), sizes[0]), np.linspace(*ends[1], sizes[1])
-    f = y + width * np.sinh(t)
-    log_density = norm.logpdf(y, f[:, None], level * np.exp(g)) - 0.5 * (f[:, None] - mean[0]) ** 2 / variance[0]
+    u, g = np.linspace(*np.arcsinh((ends[0] - y_of_f) / width), sizes[0]), np.linspace(*ends[1], sizes[1])
+    f = y_of_f + width * np.sinh(u)
+    log_density = log_prob(y, f[:, None], g) - 0.5 * (f[:, None] - mean[0]) ** 2 / variance[0]
     log_density = log_density - 0.5 * (g - mean[1]) ** 2 / variance[1]
     top = log_density.max()
-    mass = np.exp(log_density - top) * np.cosh(t)[:, None]
-    return f, g, mass, top + np.log(width * (t[1] - t[0]) * (g[1] - g[0]) / (2.0 * np.pi * sd.prod()))
+    mass = np.exp(log_density - top) * np.cosh(u)[:, None]
+    return f, g, mass, top + np.log(width * (u[1] - u[0]) * (g[1] - g[0]) / (2.0 * np.pi * sd.prod()))
 
 
-def summed(*given):
+def summed(y, mean, variance, **family):
     """log Z, and means and variances of f and g."""
-    f, g, mass, unit = grid(*given, (2400, 1200))
+    f, g, mass, unit = grid(y, mean, variance, (2400, 1200), **family)
     total = mass.sum()
     out = [unit + np.log(total)]
     for at, share in ((f, mass.sum(1) / total), (g, mass.sum(0) / total)):
@@ -106,18 +116,18 @@ def by_panels(*given):
 
 @pytest.mark.parametrize("rule", [few_node_pair, by_panels])
 def test_the_rule_is_a_double_integral(rule):
-    n, level = 20, 0.5
+    n = 20
     y, mean, variance = cavities(n, 1.5)
-    found, trusted = moments(rule, Varying(likelihoods.Gaussian(level), "scale"), y, mean, variance)
+    found, trusted = moments(rule, Varying(likelihoods.Gaussian(LEVEL), "scale"), y, mean, variance)
     for i in np.flatnonzero(trusted):
-        exact = summed(y[i], level, mean[i], variance[i])
+        exact = summed(y[i], mean[i], variance[i])
         np.testing.assert_allclose(found[i], exact, rtol=0, atol=1e-8 * max(1.0, *variance[i]))
     assert trusted.sum() >= 0.9 * n
 
 
-def quantile_deviations(*given):
+def quantile_deviations(y, mean, variance, **family):
     """σ* = E[(x − μ) z] of f and of g: the standard deviations of QP, from densities on a finer grid."""
-    f, g, mass, _ = grid(*given, (6000, 2000))
+    f, g, mass, _ = grid(y, mean, variance, (6000, 2000), **family)
     found = []
     for at, share in ((f, mass.sum(1)), (g, mass.sum(0))):
         share = share / share.sum()
@@ -132,32 +142,125 @@ def quantile_deviations(*given):
     ("few", "n"), [(True, 4), *(pytest.param(few, 20, marks=pytest.mark.campaign) for few in (True, False))]
 )
 def test_qp_projects_each_function_by_its_quantiles(few, n):
-    level = 0.5
     y, mean, variance = cavities(n, 0.5)
 
     def rule(likelihood, datum, cavity):
         return projected(Wasserstein(2.0), WithFewNodes(likelihood) if few else likelihood, datum, cavity), True
 
-    found, _ = moments(rule, Varying(likelihoods.Gaussian(level), "scale"), y, mean, variance)
+    found, _ = moments(rule, Varying(likelihoods.Gaussian(LEVEL), "scale"), y, mean, variance)
     assert np.isfinite(found).all()
     for i in range(n):
-        exact = quantile_deviations(y[i], level, mean[i], variance[i])
+        exact = quantile_deviations(y[i], mean[i], variance[i])
         np.testing.assert_allclose(np.sqrt(found[i, [2, 4]]), exact, rtol=1e-7)
+
+
+def counted(y, f, g):
+    dispersion = LEVEL * np.exp(g)
+    return nbinom.logpmf(y, 1.0 / dispersion, 1.0 / (1.0 + dispersion * np.exp(f)))
+
+
+def with_more_zeros(y, f, g):
+    share = expit(g)  # odds of 1 where g = 0
+    made = np.log1p(-share) + poisson.logpmf(y, np.exp(f))
+    return np.logaddexp(np.log(share), made) if y == 0 else made
+
+
+def of_times(log_density, log_survival):
+    """Rows (y, y) of observed times, here positive, and (|y|, ∞) of times after |y|."""
+    return lambda y, f, g: (log_density if y > 0 else log_survival)(abs(y), np.exp(-g) / LEVEL, scale=np.exp(f))
+
+
+def as_times(y):
+    return np.stack([np.abs(y), np.where(y > 0, y, np.inf)], axis=-1)
+
+
+def above(rng, n):
+    return np.exp(rng.normal(0.0, 1.0, n))
+
+
+# likelihood, parameter, log p(y | f, g) by SciPy, draws of y, f that belongs to y, y as the likelihood takes it
+FAMILIES = {
+    "student-t": (likelihoods.StudentT(4.0, LEVEL), "scale", lambda y, f, g: t.logpdf(y, 4.0, f, LEVEL * np.exp(g)),
+                  lambda rng, n: rng.normal(0.0, 3.0, n), lambda y: y, np.asarray),
+    "double-exponential": (likelihoods.DoubleExponential(LEVEL), "scale",
+                           lambda y, f, g: laplace.logpdf(y, f, LEVEL * np.exp(g)),
+                           lambda rng, n: rng.normal(0.0, 3.0, n), lambda y: y, np.asarray),
+    "negative-binomial": (likelihoods.NegativeBinomial(LEVEL), "dispersion", counted,
+                          lambda rng, n: rng.poisson(3.0, n).astype(float), lambda y: np.log(max(y, 0.5)), np.asarray),
+    "zero-inflated-poisson": (likelihoods.ZeroInflatedPoisson(0.5), "inflation", with_more_zeros,
+                              lambda rng, n: 1.0 * rng.poisson(1.5, n), lambda y: np.log(max(y, 0.5)), np.asarray),
+    "gamma": (likelihoods.Gamma(LEVEL), "shape",
+              lambda y, f, g: gamma.logpdf(y, LEVEL * np.exp(g), scale=np.exp(f - g) / LEVEL),
+              above, np.log, np.asarray),
+    "beta": (likelihoods.Beta(LEVEL), "precision",
+             lambda y, f, g: beta.logpdf(y, LEVEL * np.exp(g) * norm.cdf(f), LEVEL * np.exp(g) * norm.cdf(-f)),
+             lambda rng, n: rng.uniform(0.05, 0.95, n), norm.ppf, np.asarray),
+    "weibull": (likelihoods.Weibull(LEVEL), "scale", of_times(weibull_min.logpdf, weibull_min.logsf),
+                lambda rng, n: above(rng, n) * np.where(np.arange(n) % 3, 1.0, -1.0), lambda y: np.log(abs(y)),
+             as_times),
+    "log-logistic": (likelihoods.LogLogistic(LEVEL), "scale", of_times(fisk.logpdf, fisk.logsf),
+                     lambda rng, n: above(rng, n) * np.where(np.arange(n) % 3, 1.0, -1.0), lambda y: np.log(abs(y)),
+             as_times),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "n"), [
+    ("student-t", 3), *(pytest.param(family, 50, marks=pytest.mark.campaign) for family in FAMILIES)
+])  # fmt: skip
+def test_other_families_are_double_integrals_too(family, n):
+    """EP's moments, and QP's deviations, of both latent values; on the coarse grid where that is trusted."""
+    base, parameter, log_prob, draws, centre, taken = FAMILIES[family]
+    rng = np.random.default_rng(2)
+    mean, variance = rng.normal(0.0, 1.0, (n, 2)), np.exp(rng.uniform(-4.0, 1.0, (n, 2)))
+    y = draws(rng, n)
+
+    def rule(likelihood, datum, cavity):
+        found, trusted = few_node_pair(likelihood, datum, cavity)
+        exact = panel_pair(likelihood, datum, cavity)
+        narrow = projected(Wasserstein(2.0), likelihood, datum, cavity)
+        return (jax.tree.map(lambda few, many: jnp.where(trusted, few, many), found, exact), narrow), trusted
+
+    with jax.enable_x64(True):
+        data = Datum(taken(y), np.ones(n), np.ones(n))
+        (found, narrow), trusted = jax.jit(jax.vmap(partial(rule, Varying(base, parameter))))(
+            data, Normal(mean, variance)
+        )
+        at, spread, deviation = (np.asarray(part) for part in (
+            mean + found.shift, variance * found.ratio, np.sqrt(variance * narrow.ratio)))  # fmt: skip
+    assert np.mean(trusted) >= 0.6
+    for i in range(n):
+        exact = summed(y[i], mean[i], variance[i], log_prob=log_prob, centre=centre(y[i]))
+        got = [found.log_normalizer[i], at[i, 0], spread[i, 0], at[i, 1], spread[i, 1]]
+        np.testing.assert_allclose(got, exact, rtol=0, atol=1e-8 * max(1.0, *variance[i]))
+        exact = quantile_deviations(y[i], mean[i], variance[i], log_prob=log_prob, centre=centre(y[i]))
+        np.testing.assert_allclose(deviation[i], exact, rtol=1e-7)
 
 
 # --- the posterior ---------------------------------------------------------------------------------------------------
 
 
-def test_a_constant_function_is_the_likelihood_itself():
-    varying = infer(Model(kernel_of(1e-14), GAUSSIAN), X, Y, "ep", tol=1e-10)
-    plain = infer(Model(kernel_of().function, GAUSSIAN.base), X, Y, "ep")
+def of_family(family):
+    """A model whose likelihood is one of a family, and y for the rows X."""
+    if family == "gaussian":
+        return MODEL, Y
+    base, parameter, _, draws, _, taken = FAMILIES[family]
+    return Model(kernel_of(), Varying(base, parameter)), taken(draws(np.random.default_rng(3), len(X)))
+
+
+@pytest.mark.parametrize("family", ["gaussian", *(pytest.param(one, marks=pytest.mark.campaign) for one in FAMILIES)])
+def test_a_constant_function_is_the_likelihood_itself(family):
+    model, y = of_family(family)
+    varying = infer(replace(model, kernel=kernel_of(1e-14)), X, y, "ep", tol=1e-10)
+    plain = infer(Model(kernel_of().function, model.likelihood.base), X, y, "ep", tol=1e-10)
     assert varying.converged
     assert varying.log_evidence == pytest.approx(plain.log_evidence, abs=1e-7)
     np.testing.assert_allclose(varying.marginals.mean[0], plain.marginals.mean, atol=1e-7)
     np.testing.assert_allclose(varying.marginals.variance[0], plain.marginals.variance, atol=1e-7)
     np.testing.assert_allclose(varying.loo, plain.loo, atol=1e-7)
-    new = [[1.0], [2.5]]
-    np.testing.assert_allclose(varying.predict_y(new).quantile(0.9), plain.predict_y(new).quantile(0.9), atol=1e-5)
+    new, upper = [[1.0], [2.5]], plain.predict_y([[1.0], [2.5]]).quantile(0.9)
+    np.testing.assert_allclose(varying.predict_y(new).quantile(0.9), upper, atol=1e-5)
+    np.testing.assert_allclose(varying.predict_y(new).cdf(upper), plain.predict_y(new).cdf(upper), atol=1e-7)
+    np.testing.assert_allclose(varying.predict_y(new).log_prob(upper), plain.predict_y(new).log_prob(upper), atol=1e-6)
 
 
 def test_each_function_has_its_own_posterior():
@@ -177,15 +280,18 @@ def test_each_function_has_its_own_posterior():
         np.testing.assert_allclose(solution.marginals.mean[k], inverse @ gram @ nu, atol=1e-7)
 
 
-@pytest.mark.parametrize(
-    ("method", "objective"),
-    [(EP(), "loo"), *(pytest.param(method, "evidence", marks=pytest.mark.campaign) for method in (EP(), QP()))],
-)
-def test_gradients_in_the_numbers_of_both_functions(method, objective):
+GRADIENTS = [("gaussian", EP(), "loo"), *(pytest.param(family, method, "evidence", marks=pytest.mark.campaign)
+             for family in ("gaussian", *FAMILIES) for method in (EP(), QP()))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "method", "objective"), GRADIENTS)
+def test_gradients_in_the_numbers_of_both_functions(family, method, objective):
     """Along a direction that changes all of them, against a central difference."""
-    task = prepare(MODEL, X, Y, method)
+    model, y = of_family(family)
+    task = prepare(model, X, y, method)
     surface = Landscape(task.model, task, method, as_objective(objective), True, tol=1e-12, max_sweeps=500)
-    theta, way = packed(surface.parts), np.array([0.5, -0.4, 0.3, -0.5, 0.6])
+    theta = packed(surface.parts)
+    way = np.resize([0.5, -0.4, 0.3, -0.5, 0.6], len(theta))
     at = surface.from_cold(theta)
     assert at.reason == "converged"
     up, down = (surface.from_cold(theta + step * way).value for step in (1e-4, -1e-4))
@@ -309,7 +415,7 @@ def test_a_warped_y_whose_noise_varies():
     [
         (lambda: Varying(likelihoods.Gaussian(), "scael"), "scale"),
         (lambda: Varying(likelihoods.Probit(), "scale"), "Probit has no positive parameter"),
-        (lambda: Varying(likelihoods.StudentT(), "scale"), "StudentT is not supported"),
+        (lambda: Varying(likelihoods.StudentT(), "df"), "df of StudentT must be the same for all x; scale may vary"),
         (lambda: Varying(likelihoods.ByOutput((likelihoods.Gaussian(),)), "scale"), "ByOutput is not supported"),
         (lambda: infer(Model(kernels.Matern32(), GAUSSIAN), X, Y, "ep"), "PerParameter"),
         (lambda: infer(Model(kernel_of(), likelihoods.Gaussian()), X, Y, "ep"), "likelihoods.Varying"),

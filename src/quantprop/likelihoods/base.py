@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool
 from quantprop.core.data import check_entries, positive_rows, real_array, spread
 from quantprop.core.gaussian import Normal
 from quantprop.core.parameters import bounded as bounded
-from quantprop.core.records import Record
+from quantprop.core.records import Record, changed
 from quantprop.core.sites import Datum, Moments, Scalar, Split
 from quantprop.likelihoods.tilted import (
     few_node_moments,
@@ -73,6 +73,7 @@ class Likelihood(Record):
     latents: ClassVar[int] = 1  # latent values of a row; several are the entries of an array, as are their sites
     lattice: ClassVar[Limits | None] = None  # of a discrete y: its first value and its step
     interval: ClassVar[Limits] = (-np.inf, np.inf)  # that holds y
+    tilted: ClassVar[Any] = None  # the tilted density, where it is all that is known
 
     # --- the mathematics -------------------------------------------------------------------------------------------
 
@@ -170,10 +171,14 @@ class Likelihood(Record):
         return self.moments(datum, latent).log_normalizer
 
     def predictive_cdf(self, datum: Datum, latent: Normal, fineness: Fineness = FINE) -> np.ndarray:
-        """P(Y ≤ y) when f ~ latent, for rows of data, with NumPy; `fineness` is that of an average over f, if any."""
+        """P(Y ≤ y) when f ~ latent, for rows of data, with NumPy; `fineness` is that of an average over f, if any. A
+        parameter may have a value for each row.
+        """
+        by_row = {name: value for name in self.bounds if np.ndim(value := getattr(self, name)) == 1}
 
         def given(rows: np.ndarray, f: np.ndarray) -> np.ndarray:
-            return self.cdf(Datum(*(column[rows, None] for column in datum)), f)
+            own = changed(self, **{name: value[rows, None] for name, value in by_row.items()})
+            return own.cdf(Datum(*(column[rows, None] for column in datum)), f)
 
         return expectation(given, latent.mean, np.sqrt(latent.variance), self.cdf_places(datum), fineness)
 

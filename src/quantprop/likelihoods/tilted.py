@@ -43,6 +43,8 @@ def tilt(likelihood: Factor, datum: Datum, cavity: Normal) -> Tilted:
     Coordinates are measured from the narrower factor's centre (the pivot), so that a cavity of standard deviation 1e-8
     at mean 1e8, or a likelihood of width 1e-3 under a cavity of width 1e3, keeps its digits.
     """
+    if likelihood.tilted is not None:
+        return likelihood.tilted
     split = likelihood.split(datum, cavity)
     pivot, ends = _mesh(*frozen((likelihood, datum, cavity)))
     density = integrate(_log_tilted(split, pivot), ends)

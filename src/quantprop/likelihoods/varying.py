@@ -1,7 +1,7 @@
 """A likelihood with one of its parameters a function of x: each row has two latent values, f and g.
 
-Given g the likelihood is an ordinary one, with a number for its parameter. So the integral over f is the one that it
-has already, in closed form, and an integral over g alone remains.
+Given g the likelihood is an ordinary one, with a number for its parameter. Where its integral over f has a closed form
+an integral over g alone remains; otherwise both are integrated on a grid (`on_grid.py`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from quantprop.core.sites import Moments, Scalar
 from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Places, landmarks
 from quantprop.likelihoods.classes import ClassLikelihood
 from quantprop.likelihoods.derived import ByOutput, WithFewNodes
+from quantprop.likelihoods.on_grid import COARSE, FINE, on_grid
 from quantprop.likelihoods.tilted import on_few_nodes, quadrature_moments, tilt
 from quantprop.numerics.trusted import unless_trusted
 from quantprop.runtime.names import check_name
 
 WINDOW, STEPS = 12.0, 33  # the integral over f is compared at this many values of g, so far about its cavity
 NEGLIGIBLE = 1e-10  # mass of a value of g, relative to the largest
+MAX_LOWER = 1e-3  # lower bound up to which a parameter may have any positive value
 PLATEAU = 0.5  # nats below the largest of these at which the likelihood still counts as high
 
 
@@ -42,7 +44,7 @@ class Varying(Likelihood):
     The kernel of the model is `kernels.PerParameter`. EP and QP support it; VB and Laplace do not.
 
     Args:
-        base: The likelihood, Gaussian or Warped. Its own value of the parameter is that where g = 0; learned.
+        base: The likelihood. Its own value of the parameter is that where g = 0; learned.
         parameter: Name of the parameter, such as "scale".
 
     >>> import numpy as np
@@ -79,9 +81,9 @@ class Varying(Likelihood):
         known = varying_parameters(base)
         if not known:
             raise ValueError(f"Varying: {type(base).__name__} has no positive parameter that could vary with x")
-        if not base.closed:
-            raise ValueError(f"Varying: {type(base).__name__} is not supported, because its integral over f has no "
-                             "closed form: use likelihoods.Gaussian or likelihoods.Warped")  # fmt: skip
+        if self.parameter in base.bounds and self.parameter not in known:
+            raise ValueError(f"Varying: {self.parameter} of {type(base).__name__} must be the same for all x; "
+                             f"{', '.join(known)} may vary")  # fmt: skip
         check_name(f"Varying: parameter of {type(base).__name__}", self.parameter, known)
 
     def at(self, g: Scalar) -> Likelihood:
@@ -105,11 +107,16 @@ class Varying(Likelihood):
         return _moments(self, datum, cavity)
 
     def functions(self, datum: Datum, cavity: Normal) -> tuple[tuple[Likelihood, Normal], ...]:
+        if not self.base.closed:
+            return on_grid(self, datum, cavity, FINE).each
         of_g, g = in_turn(self, cavity)
         tilted = tilt(of_g, datum, g)
         return _of_function(of_g, tilted.f.ravel(), tilted.density.mass.ravel()), (of_g, g)
 
     def few_node_functions(self, datum: Datum, cavity: Normal) -> tuple[tuple[Likelihood, Normal], ...]:
+        if not self.base.closed:
+            found = on_grid(self, datum, cavity, COARSE)
+            return jax.tree.map(lambda part: jnp.where(found.trusted, part, jnp.nan), found.each)
         of_g, g = in_turn(self, cavity)
         nodes = on_few_nodes(of_g, datum, g).nodes
         return _of_function(of_g, g.mean + nodes.offset, nodes.mass), (WithFewNodes(of_g), g)
@@ -144,10 +151,12 @@ class Varying(Likelihood):
 
 
 def varying_parameters(likelihood: Likelihood) -> tuple[str, ...]:
-    """Names of the positive numbers of a likelihood that learning may change, which can be functions of x as well."""
-    fields = {name: getattr(likelihood, name) for name in likelihood.bounds}
-    scalars = {name: getattr(value, "value", value) for name, value in fields.items()}
-    return tuple(name for name, value in scalars.items() if np.ndim(value) == 0 and likelihood.bounds[name][0] > 0)
+    """Names of the numbers of a likelihood that learning may change, and that may have any positive value, or any
+    between 0 and 1; these can be functions of x as well.
+    """
+    fields = {name: getattr(likelihood, name) for name, (lower, _) in likelihood.bounds.items()
+              if 0.0 < lower <= MAX_LOWER}  # fmt: skip
+    return tuple(name for name, value in fields.items() if np.ndim(getattr(value, "value", value)) == 0)
 
 
 class OfParameter(Likelihood):
@@ -233,7 +242,10 @@ def both(f: Moments, g: Moments) -> Moments:
 
 
 def few_node_pair(likelihood: Varying, datum: Datum, cavity: Normal) -> tuple[Moments, Bool[Array, ""]]:
-    """Moments of f and g by the small rule over g, and whether they are accurate."""
+    """Moments of f and g by the small rule, and whether they are accurate."""
+    if not likelihood.base.closed:
+        found = on_grid(likelihood, datum, cavity, COARSE)
+        return both(*(part.moments(datum, its) for part, its in found.each)), found.trusted
     of_g, g = in_turn(likelihood, cavity)
     few = on_few_nodes(of_g, datum, g)
     f = of_g.mixed(of_g.given_each(datum, g.mean + few.nodes.offset), few.nodes.mass / few.total)
@@ -242,6 +254,8 @@ def few_node_pair(likelihood: Varying, datum: Datum, cavity: Normal) -> tuple[Mo
 
 def panel_pair(likelihood: Varying, datum: Datum, cavity: Normal) -> Moments:
     """The same by panels."""
+    if not likelihood.base.closed:
+        return both(*(part.moments(datum, its) for part, its in on_grid(likelihood, datum, cavity, FINE).each))
     of_g, g = in_turn(likelihood, cavity)
     tilted = tilt(of_g, datum, g)
     f = of_g.mixed(of_g.given_each(datum, tilted.f.ravel()), tilted.density.mass.ravel())
