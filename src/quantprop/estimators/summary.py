@@ -22,7 +22,7 @@ from quantprop.runtime.listing import Listing
 from quantprop.runtime.markup import element, joined
 from quantprop.runtime.precision import float64
 
-COMPONENTS = {"components": "by component", "columns": "by column with all its interactions"}
+COMPONENTS = {"components": "by component", "columns": "by column, interactions included"}
 MAX_COMPONENTS = 10  # shown as text, from the largest
 MAX_EXTREMES = 5  # levels of a group that are shown at each end
 
@@ -189,7 +189,7 @@ def described(model: Described, known: Mapping[str, Any]) -> Iterator[str | List
             yield from _terms(part)
         of = " of the stack" if "members" in part else ""
         for name, words in COMPONENTS.items() if "components" in part else ():
-            title = f"share of the variance of f{of}, {words} (Sobol indices of independent columns, 95 % interval)"
+            title = f"fraction of the variance of f{of}, {words} (Sobol indices of independent columns, 95 % interval)"
             yield _listing(title, name[:-1], list(part[name].items())[:MAX_COMPONENTS])
         if ranked:
             each = [(name, {"lengthscale": length}) for name, length in ranked.items()]
