@@ -141,3 +141,20 @@ def test_a_model_that_was_written_but_cannot_be_described_is_a_success(folder, m
         assert tables.load(folder / "few.safetensors").target == "calls"
     assert json.loads(result.stdout) == {"model": "few.safetensors", "warning": "division by zero"}
     assert call(*words, "--debug").exit_code == 1
+
+
+def test_forecasts_from_rolling_origins():
+    rows = "".join(
+        f"2026-{1 + i // 28:02d}-{1 + i % 28:02d},{[0, 2, 1, 3, 9, 20, 15][i % 7] + i % 3}\n" for i in range(84)
+    )
+    kernel = "periodic(date, variance=1, lengthscale=1, period=7) + white(variance=0.01)"
+    words = ("compare", "-", "--target", "y", "--methods", "ep", "--likelihood", "gaussian", "--origins", "2")
+    stdin = f"date,y\n{rows}".encode()
+    result = call(*words, "--horizon", "5", "--kernel", kernel, "--json", stdin=stdin)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert [row["model"] for row in found][:2] == [kernel, "seasonal naive (week)"]
+    assert all(0.0 <= row["within 90 %"] <= 1.0 for row in found)
+    refused = call(*words, "--out", "page.html", stdin=stdin)
+    assert refused.exit_code == 2
+    assert "without a page" in " ".join(refused.output.split())

@@ -24,7 +24,7 @@ from quantprop.cli.options import (
     takes_table,
     words,
 )
-from quantprop.cli.screen import as_json, bars, plainly, prepared
+from quantprop.cli.screen import as_json, bars, plainly, prepared, put
 from quantprop.runtime.names import nearest
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ def compare(
     table: TableOptions,
     methods: Annotated[str, Option(help=f"Some of {', '.join(METHODS)}.")] = "qp,ep,vb,laplace",
     folds: Annotated[int, Option(min=2, help="Number of folds of the cross-validation.")] = 10,
+    origins: Annotated[
+        int | None, Option(min=1, help="Number of rolling origins from which a series is predicted, by one method.")
+    ] = None,
+    horizon: Annotated[int, Option(min=1, help="Number of rows to predict from each of --origins.")] = 60,
     likelihood: Likelihoods = None,
     kernel: Kernels = None,
     out: Annotated[
@@ -45,11 +49,17 @@ def compare(
     debug: Debug = False,
 ) -> None:
     """Compare methods with each other and with simpler models by cross-validation; or several kernels or likelihoods,
-    by the first method, by leave-one-out log density. Writes a page about them.
+    by the first method, by leave-one-out log density. Writes a page about them. With --origins, compare forecasts of a
+    series from rolling origins with a seasonal naive forecast and exponential smoothing.
     """
     chosen, kernels = _methods(methods), list(dict.fromkeys(kernel or [SINGLE]))
     likelihoods = list(dict.fromkeys(likelihood or [])) or [None]
+    if origins is not None and (out is not None or len(likelihoods) > 1):
+        raise typer.BadParameter("takes one --likelihood, and prints scores without a page: omit --out",
+                                 param_hint="--origins")  # fmt: skip
     with plainly(debug), prepared():
+        if origins is not None:
+            return _backtest(table, likelihoods[0], kernel or [], chosen[0], (origins, horizon), json)
         others = (Path(f"report-{i}.html") for i in itertools.count(2))
         free = (place for place in itertools.chain([Path("report.html")], others) if not place.exists())
         page = next(free) if out is None else out  # a page is replaced only on request
@@ -97,6 +107,28 @@ def _compare_models(
     about = f"{table.target}: {first.target.why}. {len(first.raw)} rows, learned by {report.called(method)}."
     study = report.ChoiceStudy("Comparison", about, found, _models_code(table, roles, likelihoods, kernels, method))
     _publish(table, record, report.choice_lines(found), page, title, study, json)
+
+
+def _backtest(
+    table: TableOptions, likelihood: str | None, kernels: list[str], method: str, windows: tuple[int, int], json: bool
+) -> None:
+    """Print scores of forecasts; seasons are chosen on the rows before the first origin."""
+    from quantprop import comparison
+
+    rows, roles = table.read()
+    problem_of = table.problems(rows, roles, kernels or [SINGLE])
+    first = problem_of(likelihood, kernels[0] if kernels else SINGLE)
+    announce(first, likelihood)
+    division = comparison.origins(first, *windows)
+    past = first.table.only(sorted(division.splits[0][0].tolist()))
+    found = table.seasons(past, roles, likelihood, ())
+    formulas = (
+        {"series": found.formula} if found and not kernels else {kernel: kernel for kernel in kernels or [SINGLE]}
+    )
+    problems = {name: problem_of(likelihood, formula) for name, formula in formulas.items()}
+    with bars() as progress:
+        scores = comparison.backtest(problems, division, found.periods if found else {}, method, progress)
+    put(scores, None, json)
 
 
 def _publish(

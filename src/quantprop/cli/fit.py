@@ -32,7 +32,6 @@ from quantprop.cli.screen import as_json, evaluations, failure, note, plainly, p
 if TYPE_CHECKING:
     from quantprop.tables import Problem, TableModel
 
-MAX_DENSE_SERIES = 2500  # rows of a series up to which exact inference takes less time than by states
 STACK_POINTS = 200  # inducing points of a stack learned from many rows on a CPU
 TASKS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")  # set by launchers that jax.distributed knows
 
@@ -81,6 +80,7 @@ def fit(
     """Fit a model of one column given the others, and write it to a file."""
     with plainly(debug), prepared():
         from quantprop import sharded
+        from quantprop.tables.series import MAX_DENSE_ROWS
 
         saved = _checkpointed(checkpoint, minutes)
         is_job = _is_job(coordinator, processes, process)
@@ -94,7 +94,7 @@ def fit(
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": table.seed}
         settings |= {"monotone": _shapes(monotone)} if monotone else {}
         settings |= _treatment(problem, inducing, neighbours, table.seed, series, integrate)
-        if seasons is not None and problem.kernel != SINGLE and len(problem.raw) <= MAX_DENSE_SERIES:
+        if seasons is not None and problem.kernel != SINGLE and len(problem.raw) <= MAX_DENSE_ROWS:
             settings["process"] = "dense"
         with (
             evaluations(f"fitting by {method} to {len(problem.raw)} rows"), warnings.catch_warnings(),

@@ -18,7 +18,7 @@ from quantprop.cli.screen import note
 from quantprop.runtime.names import nearest
 
 if TYPE_CHECKING:
-    from quantprop.tables import Problem, Roles, Table
+    from quantprop.tables import Problem, Roles, Seasons, Table
 
 LIKELIHOODS = ("probit", "logit", "heaviside", "multinomial-probit", "ordinal", "poisson", "negative-binomial",
                "binomial", "gaussian", "student-t", "double-exponential", "censored", "gamma", "beta", "weibull",
@@ -133,24 +133,24 @@ class TableOptions:
         by evidence if there are none in them.
         """
         table, roles = self.read()
-        if seasons is not None:
-            kernel = self._of_series(table, roles, likelihood, seasons)
+        if seasons is not None and (found := self.seasons(table, roles, likelihood, seasons)):
+            kernel = found.formula
         problem = self.problems(table, roles, [kernel])(likelihood, kernel)
         announce(problem, likelihood)
         return problem
 
-    def _of_series(self, table: Table, roles: Roles, likelihood: str | None, given: tuple[str, ...]) -> str:
-        """The kernel of a series: a formula, if there are dates or seasons are given."""
+    def seasons(self, table: Table, roles: Roles, likelihood: str | None, given: tuple[str, ...]) -> Seasons | None:
+        """The seasons of a series, if there are dates or seasons are given."""
         from quantprop import tables
         from quantprop.tables.encoding import is_dates
 
         if not given and not any(is_dates(table.column(name)) for name in table.names):
-            return SINGLE
+            return None
         rows = self._complete(table, roles, [SINGLE]) if self.drop_missing else table
         with as_usage():
             found = tables.seasons(rows, self.target, likelihood, roles, given)
         note(f"note: {found}")
-        return found.formula
+        return found
 
     def read(self) -> tuple[Table, Roles]:
         """All rows of the columns that are not ignored, and the roles of columns."""

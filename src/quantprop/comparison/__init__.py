@@ -2,7 +2,9 @@
 
 from quantprop.comparison.choice import Candidate, Choice, Standing, candidates, choose
 from quantprop.comparison.compare import Comparison, Division, Evaluated, Fold, compare, folds, held_out
+from quantprop.comparison.origins import backtest, origins
 from quantprop.comparison.scores import ClassForecast, Estimate, NumberForecast
 
 __all__ = ["Candidate", "Choice", "ClassForecast", "Comparison", "Division", "Estimate", "Evaluated", "Fold",
-           "NumberForecast", "Standing", "candidates", "choose", "compare", "folds", "held_out"]  # fmt: skip
+           "NumberForecast", "Standing", "backtest", "candidates", "choose", "compare", "folds", "held_out",
+           "origins"]  # fmt: skip

@@ -97,10 +97,14 @@ class NumberForecast:
 
 
 def _number_gaps(pit: Float[np.ndarray, "n 2"]) -> float:
+    return float(np.abs(fraction_below(pit, QUANTILE_LEVELS) - QUANTILE_LEVELS).mean())
+
+
+def fraction_below(pit: Float[np.ndarray, "n 2"], levels: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+    """The fraction of y below quantiles of these levels; of discrete y a part where a quantile is inside a step."""
     lower, upper = pit[:, :1], pit[:, 1:]
-    inside = np.clip((QUANTILE_LEVELS - lower) / np.where(upper > lower, upper - lower, 1.0), 0.0, 1.0)
-    below = np.where(upper > lower, inside, upper <= QUANTILE_LEVELS).mean(axis=0)
-    return float(np.abs(below - QUANTILE_LEVELS).mean())
+    inside = np.clip((levels - lower) / np.where(upper > lower, upper - lower, 1.0), 0.0, 1.0)
+    return np.where(upper > lower, inside, upper <= levels).mean(axis=0)
 
 
 Forecast = ClassForecast | NumberForecast

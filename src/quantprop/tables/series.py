@@ -29,6 +29,7 @@ SEASONS = {"day": 1.0, "week": 7.0, "year": 365.25}  # days
 MIN_CYCLES, MIN_ROWS_PER_CYCLE = 2.0, 4.0
 MIN_GAIN = 3.0  # nats of log evidence: a Bayes factor of 20
 MAX_ROWS = 400  # drawn at random, on which seasons are compared
+MAX_DENSE_ROWS = 2500  # of a series with seasons, up to which exact inference takes less time than by states
 FTOL = 1e-4  # relative gain of a step at which these fits stop
 TREND, NEAR, SEASON = LogNormal(0.5, 1.0), LogNormal(0.02, 1.5), LogNormal(1.0, 1.0)  # lengthscales; of times in [0, 1]
 VARIANCE = LogNormal(0.3, 1.5)
@@ -42,14 +43,19 @@ class Seasons:
     Attributes:
         formula: Kernel formula: trend, variation from row to row, seasons, effects of other columns.
         gains: The nats of log evidence that each season adds to the others, by name.
-        chosen: Names of the seasons in the formula.
+        periods: Periods of the seasons in the formula, by name, in days or the unit of time.
         rows: Number of rows on which seasons were compared.
     """
 
     formula: str
     gains: dict[str, float]
-    chosen: tuple[str, ...]
+    periods: dict[str, float]
     rows: int
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """Names of the seasons in the formula."""
+        return tuple(self.periods)
 
     def __str__(self) -> str:
         each = [
@@ -103,11 +109,11 @@ def seasons(
         return _fitted(one, rows, (days[rows] - start) / span, [periods[n] / span for n in periods if n in names])
 
     gains = _gains(lambda names: fitted(names).solution.log_evidence, tuple(periods), -math.inf if given else MIN_GAIN)
-    names = tuple(name for name, gain in gains.items() if given or gain >= MIN_GAIN)
-    terms = summands(fitted(frozenset(names)).model.plain_kernel)[1:]
-    formula = _formula(quoted(time), values(terms), span, [periods[name] for name in names])
+    chosen = {name: periods[name] for name, gain in gains.items() if given or gain >= MIN_GAIN}
+    terms = summands(fitted(frozenset(chosen)).model.plain_kernel)[1:]
+    formula = _formula(quoted(time), values(terms), span, list(chosen.values()))
     effects = [f" + {'group' if len(f.levels) > 2 else 'linear'}({quoted(f.name)})" for f in features if f.name != time]
-    return Seasons(formula + "".join(effects), gains, names, len(rows))
+    return Seasons(formula + "".join(effects), gains, chosen, len(rows))
 
 
 def _gains(evidence: Callable[[frozenset[str]], float], names: Sequence[str], least: float) -> dict[str, float]:
