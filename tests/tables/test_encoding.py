@@ -30,18 +30,20 @@ def test_columns_become_standardised_numbers():
     np.testing.assert_array_equal(encoding.matrix(found), (raw - raw.mean(0)) / raw.std(0))
 
 
-def test_row_numbers_are_no_feature():
+def test_row_names_are_no_feature():
     rows = [(1, 3.0, 1), (2, 1.0, 2), (5, 2.0, 3)]
     numbered, named = (
         from_bytes("\n".join([header, *(",".join(map(str, row)) for row in rows)]).encode(), "t.csv")
         for header in ("rownames,x,time", "place,x,time")
     )
     encoding, left_out = learned(numbered)
-    assert (encoding.features, left_out) == (("x", "time"), {"rownames": "numbers the rows"})
+    assert (encoding.features, left_out) == (("x", "time"), {"rownames": "names the rows"})
     assert learned(named)[1] == {}
     shuffled = from_bytes(b"Unnamed: 0,x\n2,3\n1,4\n", "t.csv")
     assert learned(shuffled)[0].features == ("x",)
     assert learned(from_bytes(b"Unnamed: 0,x\n2,3\n2,4\n1,5\n", "t.csv"))[0].features == ("Unnamed: 0", "x")
+    cars = "\n".join(["rownames,x", *(f"car {i},{i % 7}" for i in range(60))])  # too many levels for a feature
+    assert learned(from_bytes(cars.encode(), "t.csv"))[0].features == ("x",)
 
 
 def test_an_encoding_comes_back_from_json_and_finds_columns_by_name():

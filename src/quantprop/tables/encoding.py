@@ -20,7 +20,7 @@ from quantprop.tables import dates
 from quantprop.tables.reading import MISSING, Table, TableError, is_number, missing, rows_by_column
 
 TRUTH = ("false", "true")
-ROW_NUMBERS = {"rownames", "row.names", "unnamed: 0"}  # headers that R and pandas give them
+ROW_NAMES = {"rownames", "row.names", "unnamed: 0"}  # headers that R and pandas give them
 TREATMENTS = ("standardised", "centred", "coded")
 LARGEST = 1e150  # number of a column: its square is still finite
 MAX_LEVELS = 50  # categories of one column
@@ -158,27 +158,24 @@ class Encoding:
 
 
 def learned(table: Table, dates_as: str = "number") -> tuple[Encoding, dict[str, str]]:
-    """The encoding of the columns of a table, and why others are left out: because they never change, or number the
+    """The encoding of the columns of a table, and why others are left out: because they never change, or name the
     rows, as R and pandas write them.
 
     Dates become a number, days, or with "parts" their place in year, week and day as well.
     """
     check_name("dates", dates_as, dates.DATES)
     check_complete(table, table.names)
-    columns = {name: _column(table, name, dates_as) for name in table.names}
+    named = [name for name in table.names if name.casefold() in ROW_NAMES and _is_unique(table.column(name))]
+    columns = {name: _column(table, name, dates_as) for name in table.names if name not in named}
     constant = [name for name, column in columns.items() if not np.ptp(column.coded(table), axis=0).any()]
-    numbers = [name for name in columns if name.casefold() in ROW_NUMBERS and _tells_rows_apart(table, name)]
-    left_out = dict.fromkeys(constant, "is constant") | dict.fromkeys(numbers, "numbers the rows")
-    used = [column for name, column in columns.items() if name not in left_out]
+    used = [column for name, column in columns.items() if name not in constant]
     if not used:
         raise TableError(f"{table.source} has no column, except the target, with two or more different values")
-    return encoding_of(used, table), left_out
+    return encoding_of(used, table), dict.fromkeys(named, "names the rows") | dict.fromkeys(constant, "is constant")
 
 
-def _tells_rows_apart(table: Table, name: str) -> bool:
-    """Return whether a column has another whole number in each row, in any order."""
-    cells = table.column(name)
-    return all(cell.isdecimal() for cell in cells) and len(set(cells)) == len(cells)
+def _is_unique(cells: Sequence[str]) -> bool:
+    return len(set(cells)) == len(cells)
 
 
 def encoding_of(columns: Iterable[Column], table: Table) -> Encoding:
