@@ -9,6 +9,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
 from scipy.stats import beta, binomtest, fisk, gamma, laplace, nbinom, norm, poisson, t, weibull_min
@@ -444,8 +445,62 @@ def test_an_estimator_with_both_kernels(tmp_path):
     np.testing.assert_array_equal(
         load(tmp_path / "model.safetensors").predict_interval(new), model.predict_interval(new)
     )
-    with pytest.raises(ValueError, match="predict_y"):
-        model.sample_y(new)
+    draws, upper = model.sample_y(new, 4000), model.predict_quantiles(new, 0.9)[:, 0]
+    np.testing.assert_allclose(np.mean(draws <= upper[:, None], axis=1), 0.9, atol=0.02)
+
+
+@pytest.fixture(scope="module")
+def by_terms():
+    """Rows of a frame, y in another unit than in the other tests, and a model of both functions by their terms."""
+    frame = pd.DataFrame({"z": RNG.standard_normal(len(X)), "x": X[:, 0]})
+    model = GaussianProcessRegressor("se(x)", varying={"scale": "se(x) + linear(z)"}, method="ep", normalize_y=True)
+    return frame, 10.0 + 3.0 * Y, model.fit(frame, 10.0 + 3.0 * Y)
+
+
+def test_an_estimator_of_terms_learns_both_functions(by_terms):
+    """Its kernels are those of the core, learned to the same evidence, and the scale is in the unit of y."""
+    frame, y, model = by_terms
+    again = infer(Model(model.kernel_, model.likelihood_), frame[["x", "z"]].to_numpy(), (y - y.mean()) / y.std(), "ep")
+    assert model.solution_.log_evidence == pytest.approx(again.log_evidence, abs=1e-6)
+    at = model.parameter_at(frame[:2])
+    np.testing.assert_allclose(at.median, y.std() * again.parameter_at(frame[["x", "z"]][:2]).median, rtol=1e-6)
+    np.testing.assert_allclose(at.quantile(0.9), at.median * np.exp(norm.ppf(0.9) * np.sqrt(at.latent.variance)))
+
+
+def test_a_summary_names_the_terms_of_both_functions(by_terms):
+    frame, _, model = by_terms
+    record = model.summary().record["models"][0]
+    varying, median = record["varying"], model.parameter_at(frame).median
+    assert set(varying["shares"]) == {"se(x)", "linear(z)"}
+    assert set(record["shares"]) == {"se(x)"}
+    assert [varying["smallest"], varying["largest"]] == pytest.approx([median.min(), median.max()])
+    assert "scale varies" in str(model.summary())
+
+
+def test_files_of_estimators_hold_the_terms_of_a_parameter(by_terms, tmp_path):
+    frame, _, model = by_terms
+    model.save(tmp_path / "model.safetensors")
+    read = load(tmp_path / "model.safetensors")
+    assert read.varying == model.varying
+    np.testing.assert_array_equal(read.parameter_at(frame).median, model.parameter_at(frame).median)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"varying": {"scael": "se(x)"}}, "did you mean 'scale'"),
+        ({"varying": {"df": "se(x)"}, "likelihood": "student-t"}, "scale may vary"),
+        ({"varying": {"scale": "se(w)"}}, "it has 'z', 'x'"),
+        ({"varying": {}}, "must name one parameter"),
+        ({"varying": {"scale": "se(x)"}, "alpha": 0.1}, "omit alpha"),
+        ({"varying": {"scale": "se(x)"}, "monotone": {"x": 1}}, "monotone"),
+        ({"varying": {"scale": "se(x)"}, "method": "laplace"}, "use EP or QP"),
+    ],
+)
+def test_settings_of_a_parameter_that_are_refused(settings, message, by_terms):
+    frame, y, _ = by_terms
+    with pytest.raises(ValueError, match=message):
+        GaussianProcessRegressor("se(x)", **settings).fit(frame, y)
 
 
 def test_a_stack_averages_what_each_model_predicts():

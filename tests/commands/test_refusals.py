@@ -27,6 +27,7 @@ from quantprop import tables
         (["fit", "-", "--target", "y", "--method", "mcmc"], b"x,y\n1,2\n2,3\n", 2, "got 'mcmc'"),
         (["fit", "-", "--target", "y", "--objective", "mse"], b"x,y\n1,2\n2,3\n", 2, "must be one of evidence, loo"),
         (["fit", "-", "--target", "y", "--monotone", "x"], b"x,y\n1,2\n2,3\n", 2, "must be column=shape"),
+        (["fit", "-", "--target", "y", "--varying", "scale"], b"x,y\n1,2\n2,3\n", 2, "must be name=terms"),
         (["fit", "-", "--target", "y", "--monotone", "q=convex"], b"x,y\n1,2\n2,3\n", 1, "monotone"),
         (["fit", "-", "--target", "y", "--monotone", "x=up"], b"x,y\n1,2\n2,3\n", 1, "one of increasing"),
         (["fit", "-", "--target", "y", "--monotone", "x=convex", "--kernel", "auto"], b"x,y\n1,2\n", 2, "--monotone"),

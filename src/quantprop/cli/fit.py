@@ -65,6 +65,10 @@ def fit(
             help="Shape of f in a column: increasing, decreasing, convex or concave; may be repeated.",
         ),
     ] = None,
+    varying: Annotated[
+        str | None,
+        Option(metavar="NAME=TERMS", help="A parameter of the likelihood as a function: 'scale = se(x)'."),
+    ] = None,
     restarts: Annotated[int, Option(min=0, help="Number of further, random starts of learning.")] = 0,
     coordinator: Annotated[str | None, Option(help="host:port of process 0, in a job of several processes.")] = None,
     processes: Annotated[int | None, Option(min=1, help="Number of processes in the job.")] = None,
@@ -87,9 +91,10 @@ def fit(
         seasons = _seasons(series, season, kernel)
         kernel = _kernel(kernel, {"--series": series, "--checkpoint": checkpoint is not None,
                                   "--integrate": integrate, "--monotone": bool(monotone),
+                                  "--varying": varying is not None,
                                   "a job of several processes": is_job})  # fmt: skip
         is_first = _joined(coordinator, processes, process) if is_job else True
-        problem = table.problem(likelihood, kernel, seasons)
+        problem = table.problem(likelihood, kernel, seasons, _varying(varying))
         inducing = _points(problem, inducing, neighbours)
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": table.seed}
         settings |= {"monotone": _shapes(monotone)} if monotone else {}
@@ -157,6 +162,14 @@ def _shapes(given: list[str]) -> dict[str, tuple[str, ...]]:
                                      param_hint="--monotone")  # fmt: skip
         found[column] = (*found.get(column, ()), shape)
     return found
+
+
+def _varying(given: str | None) -> dict[str, str]:
+    """The terms of a parameter, from name=terms."""
+    name, _, terms = (given or "").partition("=")
+    if given is not None and not terms.strip():
+        raise typer.BadParameter(f"must be name=terms, such as 'scale = se(x)'; got {given!r}", param_hint="--varying")
+    return {name.strip(): terms.strip()} if given is not None else {}
 
 
 def _points(problem: Problem, inducing: int | None, neighbours: int | None) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -128,14 +128,17 @@ class TableOptions:
         """The table's name in texts."""
         return "standard input" if self.data == "-" else self.data
 
-    def problem(self, likelihood: str | None, kernel: str, seasons: tuple[str, ...] | None = None) -> Problem:
+    def problem(
+        self, likelihood: str | None, kernel: str, seasons: tuple[str, ...] | None = None,
+        varying: Mapping[str, str] | None = None,
+    ) -> Problem:  # fmt: skip
         """The problem, with notes on how the columns of the table are used; of `seasons` if these are given, or chosen
-        by evidence if there are none in them.
+        by evidence if there are none in them; `varying` has the terms of a parameter that varies.
         """
         table, roles = self.read()
         if seasons is not None and (found := self.seasons(table, roles, likelihood, seasons)):
             kernel = found.formula
-        problem = self.problems(table, roles, [kernel])(likelihood, kernel)
+        problem = self.problems(table, roles, [kernel], varying)(likelihood, kernel)
         announce(problem, likelihood)
         return problem
 
@@ -176,18 +179,21 @@ class TableOptions:
             given["event"], given["observed"] = self.event.rsplit("=", 1)
         return Roles(**given, order=words(self.order or ""), log=self.log)
 
-    def problems(self, table: Table, roles: Roles, kernels: Sequence[str]) -> Callable[[str | None, str], Problem]:
+    def problems(
+        self, table: Table, roles: Roles, kernels: Sequence[str], varying: Mapping[str, str] | None = None
+    ) -> Callable[[str | None, str], Problem]:
         """The problem of a likelihood and one of these kernels; all of them have the same rows."""
+        terms = tuple((varying or {}).values())
         from quantprop import tables
 
-        rows = self._complete(table, roles, kernels) if self.drop_missing else table
+        rows = self._complete(table, roles, [*kernels, *terms]) if self.drop_missing else table
         if self.sample is not None and self.sample < len(rows.rows):
             note(f"note: {self.sample} of {len(rows.rows)} rows drawn at random, seed {self.seed}")
             rows = rows.sample(self.sample, self.seed)
 
         def problem_of(likelihood: str | None, kernel: str) -> Problem:
             with as_usage():
-                return tables.problem(rows, self.target, likelihood, kernel, roles, self.dates)
+                return tables.problem(rows, self.target, likelihood, kernel, roles, self.dates, varying)
 
         return problem_of
 

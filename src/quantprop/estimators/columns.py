@@ -85,11 +85,14 @@ def label(value: Any) -> str:
     return f"{float(value):.17g}" if number else str(value)
 
 
-def coding_of(kernel: Any, X: Any) -> Coding:
-    """The coding of X for a kernel; empty if the kernel names no columns and has no categories."""
-    found = _as_kernel(kernel)
+def coding_of(kernel: Any, X: Any, other: Any = None) -> Coding:
+    """The coding of X for a kernel, and the other one of a model with two; empty if the kernel names no columns and has
+    no categories.
+    """
+    found, second = _as_kernel(kernel), _as_kernel(other)
     if found is None:
         return Coding()
+    found = found if second is None else found + second
     columns, groups = columns_of(found), groups_of(found)
     if not any(isinstance(column, str) for column in columns):
         return Coding(levels=_array_levels(X, groups)) if groups else Coding()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
 from quantprop.core.data import real_array
+from quantprop.core.records import changed
 from quantprop.estimators.observations import codes
 from quantprop.estimators.shared import GaussianProcess
 from quantprop.inference.mixed import MixedPredictive
 from quantprop.inference.mixture import Mixture
 from quantprop.inference.predictive import Predictive
-from quantprop.likelihoods import Datum, Gaussian, Likelihood, Ordinal
+from quantprop.likelihoods import Datum, Gaussian, Likelihood, Ordinal, Varying
 from quantprop.runtime.arguments import checked
 
 
@@ -99,7 +101,18 @@ class Forecasts(RegressorMixin, GaussianProcess):
         scales = self.solution_.predict_y(x, exposure=exposure, trials=trials)
         datum = Datum(np.zeros(f.shape), *(np.broadcast_to(part, f.shape) for part in (scales.exposure, scales.trials)))
         rng = np.random.default_rng(int(draws.randint(2**31)))
-        return self._as_given(self.likelihood_.draw(rng, datum, f).T)
+        likelihood = self.likelihood_
+        if isinstance(likelihood, Varying):
+            likelihood = likelihood.at(self.solution_.parameter.sample(x, n_samples, seed=int(draws.randint(2**31))))
+        return self._as_given(likelihood.draw(rng, datum, f).T)
+
+    @available_if(lambda self: self.varying is not None)
+    def parameter_at(self, X):
+        """The posterior of the parameter that varies: `.median`, `.quantile(q)`."""
+        found = self.solution_.parameter_at(self._new_inputs(X))
+        name, base = found.likelihood.parameter, found.likelihood.base
+        unit = self._y_std if name == base.noise_name else 1.0
+        return replace(found, likelihood=Varying(changed(base, **{name: unit * getattr(base, name)}), name))
 
     def score(self, X, y, sample_weight=None, *, exposure=None, trials=None):
         """R² of the predictions if y is one real number. For counts, labels and censored rows the mean log predictive
@@ -124,7 +137,9 @@ class Forecasts(RegressorMixin, GaussianProcess):
         return float(np.average(density, weights=sample_weight))
 
     def _named(self, kind: type[Likelihood]) -> bool:
-        return isinstance(self.likelihood, str) and self.likelihood == kind.name
+        """Return whether the likelihood has this name; Gaussian noise that varies is like other likelihoods."""
+        varies = kind is Gaussian and getattr(self, "varying", None) is not None
+        return isinstance(self.likelihood, str) and self.likelihood == kind.name and not varies
 
     def _of_f(self) -> bool:
         """Return whether predictions are of f, as in scikit-learn: with known Gaussian noise."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -21,6 +22,7 @@ from quantprop.inference.results import Fitted
 from quantprop.inference.solution import Solution
 from quantprop.inference.stacked import Stack
 from quantprop.inference.terms import FixedEffect, codes_of, factors_of, terms_of
+from quantprop.inference.varying import VaryingSolution
 from quantprop.kernels import Columns, Kernel, columns_of, written
 from quantprop.kernels.structure import leaves
 
@@ -72,7 +74,7 @@ def _moved(solution: Solution) -> np.ndarray:
     shift = (mean * solution.sites.tau - solution.sites.nu) * variance  # (cavity mean − mean) · left
     with np.errstate(divide="ignore", invalid="ignore"):
         nats = 0.5 * (left - 1.0 - np.log(left) + shift**2 / (variance * left))
-    return np.where(left > 0, nats, np.inf)
+    return np.sum(np.atleast_2d(np.where(left > 0, nats, np.inf)), axis=0)  # over f and the function of a parameter
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,20 @@ def component_named(name: str, features: Sequence[str]) -> str:
     return ":".join(variable([features[int(one)] if one.isdecimal() else one for one in part]) for part in parts)
 
 
+def varying_parameter(model: Described, which: int = 0) -> dict[str, Any] | None:
+    """The range of the medians of a parameter that varies, at the rows, and the share of each term of its logarithm or
+    log odds; None if all parameters are constant.
+    """
+    solution = model.fits[which].solution
+    if not isinstance(solution, VaryingSolution):
+        return None
+    likelihood: Any = solution.model.likelihood
+    unit = model.scale_of_f[1] if likelihood.parameter == likelihood.base.noise_name else 1.0
+    median, terms = unit * solution.parameter_at(solution.X).median, solution.parameter.terms(solution.X)
+    return {"parameter": likelihood.parameter, "smallest": float(median.min()), "largest": float(median.max()),
+            "shares": {name: share for name, share in terms.shares.items() if name not in LEVEL}}  # fmt: skip
+
+
 def _is_additive(fitted: Fitted) -> bool:
     """True if the kernel has one additive term, alone or times a constant, and f is one function."""
     return isinstance(fitted.solution, Solution) and additive_term(fitted.solution) is not None
@@ -229,7 +245,7 @@ def _is_additive(fitted: Fitted) -> bool:
 
 def term_summary(model: Described, which: int = 0) -> TermSummary:
     """The terms of a model; of one of its classes, where it has several."""
-    solution = model.fits[which].solution
+    solution = model.fits[which].solution.of_f
     origin, unit = model.scale_of_f
     fixed, (words, references) = {}, _factors(model, solution)
     for name, effect in solution.fixed_effects().items():

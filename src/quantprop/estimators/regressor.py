@@ -36,6 +36,7 @@ from quantprop.estimators.rows import Rows, given_rows, mean_and_deviation, merg
 from quantprop.estimators.shaping import with_shape
 from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess, WithFurtherRows
 from quantprop.estimators.translate import KernelSpec
+from quantprop.estimators.varying import check, with_varying
 from quantprop.inference.terms import mean_of, terms_of
 from quantprop.kernels import Constant, summands
 from quantprop.learning.sizes import size_of
@@ -86,6 +87,8 @@ class GaussianProcessRegressor(Readable, Forecasts):
         monotone: Constraints on the shape of f, by column: {"dose": +1} for increasing, −1 for decreasing; or
             "increasing", "decreasing", "convex", "concave", or a tuple of these. `constraint_` has the virtual rows and
             the largest probability of a wrong sign left.
+        varying: A parameter of the likelihood as a function of X, with its kernel: {"scale": "se(x) + linear(z)"}. The
+            kernel is one of the kinds that `kernel` may be. EP and QP only.
 
     >>> import numpy as np
     >>> from quantprop import GaussianProcessRegressor
@@ -104,6 +107,7 @@ class GaussianProcessRegressor(Readable, Forecasts):
     process: Any = "dense"
     hyperparameters: Any = "point"
     monotone: Any = None
+    varying: Any = None
 
     _parameter_constraints: ClassVar[dict] = {
         **GaussianProcess._parameter_constraints,
@@ -114,6 +118,7 @@ class GaussianProcessRegressor(Readable, Forecasts):
         "mean": [StrOptions({"zero", "constant", "linear"}), Real, Parameter, callable],
         "max_sweeps": [POSITIVE_INTEGER],
         "monotone": [Mapping, None],
+        "varying": [Mapping, None],
     }
 
     def fit(self, X, y, sample_weight=None, *, exposure=None, trials=None):
@@ -128,6 +133,9 @@ class GaussianProcessRegressor(Readable, Forecasts):
         y = self._normalised(likelihood, y, rows)
         likelihood, mean, default = self._starts(likelihood, y, rows)
         spec, mean = self._with_mean(self._kernel_spec(X, default), mean, X, default)
+        if self.varying is not None:
+            check(self)
+            spec, likelihood = with_varying(self, spec, likelihood, X, rows.get("weights"))
         model = Model(spec.kernel, likelihood, mean, self._process(spec, X))
         X, y, rows = written_out(model, X, y, rows)
         x, distinct, which = X, y, np.arange(len(X))

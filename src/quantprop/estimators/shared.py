@@ -28,6 +28,7 @@ from quantprop.estimators.core import FitOptions, FittedCore, LearnedAttributes
 from quantprop.estimators.first_kernel import SMOOTHEST_MARKOV, DefaultKernel, kernel_choices, kernel_spec
 from quantprop.estimators.foreign import Source
 from quantprop.estimators.translate import check_theirs
+from quantprop.estimators.varying import kernel_of
 from quantprop.inference.integrated import Integrated
 from quantprop.inference.results import write
 from quantprop.inference.stacked import Stack
@@ -166,7 +167,7 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
             raise ValueError("kernel cannot be a CompoundKernel")
         refuse_masked(more.get("y"), "y")
         self._source = Source() if self._vectors() else Source([])
-        self._coding = columns.coding_of(self.kernel, X)
+        self._coding = columns.coding_of(self.kernel, X, kernel_of(getattr(self, "varying", None)))
         found = self._validated(self._coding.matrix(X), **more)
         if self._coding.names:
             self.feature_names_in_ = np.array(self._coding.names, dtype=object)

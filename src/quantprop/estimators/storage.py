@@ -95,7 +95,7 @@ _PARAMETERS = {  # what cannot be stored of valid parameters
     ),
     "random_state": _optional(WHOLE, words="or None (a generator cannot be stored)"),
     "mean": Rule(f"a name, {records.MEAN.words}", lambda value: isinstance(value, str) or records.MEAN.holds(value)),
-    "monotone": _optional(instance("a mapping", Mapping)),
+    **dict.fromkeys(("monotone", "varying"), _optional(instance("a mapping", Mapping))),
     **dict.fromkeys(("warm_start", "copy_X_train", "normalize_y"), records.FLAG),
 }  # fmt: skip
 _COMMON = {
@@ -107,7 +107,7 @@ _COMMON = {
 _LABELS = _vector("a vector of labels", "biufUO")
 _OF_Y = {"_y_mean": records.NUMBER, "_y_std": records.NUMBER, "_labels": _optional(_LABELS)}
 _LATER = {  # missing in files of older versions
-    "process": "dense", "hyperparameters": "point", "monotone": None, "_labels": None,
+    "process": "dense", "hyperparameters": "point", "monotone": None, "varying": None, "_labels": None,
     "_coding": encode(Coding(), "_coding", BOTH),
 }  # fmt: skip
 

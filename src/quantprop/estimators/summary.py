@@ -109,6 +109,8 @@ def _part(model: Described, which: int) -> dict[str, Any]:
         part["kernel"], part["shares"] = terms.kernel, terms.shares
         part["fixed_effects"] = {name: effect._asdict() for name, effect in terms.fixed.items()}
         part["references"] = terms.references
+    if (varying := insight.varying_parameter(model, which)) is not None:
+        part["varying"] = varying
     if (posterior := insight.with_components(model, which)) is not None:
         found, features = posterior.sobol(), model.features
         for name, shares in (("components", found.shares), ("columns", found.totals)):
@@ -129,7 +131,7 @@ def _trust_record(trust: insight.Trust) -> dict[str, Any]:
 
 def _smooth(model: Described, which: int) -> dict[str, float]:
     """The effective degrees of freedom of smooth terms; not of series, whose states hold terms but not sums of some."""
-    solution = model.fits[which].solution
+    solution = model.fits[which].solution.of_f
     if isinstance(solution.model.process, Markov):
         return {}
     smooth = [n for n, term in terms_of(solution.model.plain_kernel).items()
@@ -141,7 +143,7 @@ def _groups(model: Described, which: int) -> dict[str, dict[str, Any]]:
     """The prior standard deviation of each effect of a group, the number of levels, and the levels of one column with
     the largest and smallest effects. An effect times a linear term is a slope.
     """
-    solution, found = model.fits[which].solution, {}
+    solution, found = model.fits[which].solution.of_f, {}
     for name, term in terms_of(solution.model.plain_kernel).items():
         if (columns := groups_of(term)) and not factors_of(term):
             codes = np.unique(solution.X[:, list(map(int, columns))], axis=0)
@@ -187,6 +189,10 @@ def described(model: Described, known: Mapping[str, Any]) -> Iterator[str | List
         yield from _hyperparameters(part, bool(ranked) or "components" in part)
         if "kernel" in part:
             yield from _terms(part)
+        if (varying := part.get("varying")) is not None:
+            rows = [(name, {"share": share}) for name, share in varying["shares"].items()]
+            title = "{parameter} varies, medians from {smallest:.3g} to {largest:.3g}; terms of its function"
+            yield _listing(title.format(**varying), "term", rows)
         of = " of the stack" if "members" in part else ""
         for name, words in COMPONENTS.items() if "components" in part else ():
             title = f"fraction of the variance of f{of}, {words} (Sobol indices of independent columns, 95 % interval)"

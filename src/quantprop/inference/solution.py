@@ -236,6 +236,11 @@ class Solution:
     _corrected: ClassVar[Any] = cached_property(correct)
     _learned_mean: ClassVar[Any] = cached_property(float64(learned_mean))
 
+    @property
+    def of_f(self) -> Solution:
+        """The posterior of f alone, if a parameter of the likelihood is a function too; otherwise itself."""
+        return self
+
     @cached_property
     def _predictor(self) -> Predictor:
         return predictor_of(self, self.model) if self.posterior is None else self.posterior

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -70,6 +70,8 @@ class VaryingSolution(Solution):
     def function(self) -> Solution:
         """The posterior of f alone."""
         return self._of(0)
+
+    of_f: ClassVar[Any] = property(lambda self: self.function)
 
     @cached_property
     def parameter(self) -> Solution:

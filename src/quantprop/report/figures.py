@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from quantprop import plots
 from quantprop.comparison import ClassForecast, Comparison, Evaluated, NumberForecast
-from quantprop.estimators.insight import component_named, relevance, term_summary, with_components
+from quantprop.estimators.insight import component_named, relevance, term_summary, varying_parameter, with_components
 from quantprop.inference.sobol import Sobol
 from quantprop.inference.solution import Solution
 from quantprop.inference.stacked import Stack
@@ -105,20 +105,30 @@ def calibration(one: Evaluated) -> Picture:
 
 
 def effects(model: TableModel, which: int = 0) -> Iterator[Picture]:
-    """A panel for each term of a model of terms, in the table's units."""
-    solution, shares, scale = model.fits[which].solution, term_summary(model, which).shares, _scale(model.encoding)
+    """A panel for each term of a model of terms, in the table's units; then those of a parameter that varies."""
+    solution: Any = model.fits[which].solution
+    yield from _of_terms(model, which, solution.of_f, term_summary(model, which).shares, "f")
+    if (varying := varying_parameter(model, which)) is not None:
+        of = f"the function behind the {varying['parameter']}"
+        yield from _of_terms(model, which, solution.parameter, varying["shares"], of)
+
+
+def _of_terms(
+    model: TableModel, which: int, solution: Solution, shares: Mapping[str, float], of: str
+) -> Iterator[Picture]:
+    scale = _scale(model.encoding)
     whole = with_components(model, which) is None  # otherwise the components of its term are drawn on their own
     drawn = [panel for panel in panels(solution) if panel.name in shares or (whole and len(panel.columns) == 1)]
     if len(drawn) > 1 and time_of(solution) is not None:
         figure = Figure(figsize=(SIZE[0], 0.4 * SIZE[1] * (len(drawn) + 2)), layout="constrained")
         plots.decomposition(solution, scale=scale, figure=figure)
-        caption = "Terms of f over time: means with 50 % and 90 % intervals."
+        caption = f"Terms of {of} over time: means with 50 % and 90 % intervals."
         yield Picture(figure, caption, caption)
     for panel in drawn:
         figure = Figure(figsize=SIZE, layout="constrained")
         plots.effect(solution, panel.name, scale=scale, ax=figure.subplots())
-        share = f": {100.0 * shares[panel.name]:.1f} % of the variance of f" if panel.name in shares else ""
-        caption = f"The effect of {panel.name} on f, mean with 50 % and 90 % intervals{share}."
+        share = f": {100.0 * shares[panel.name]:.1f} % of the variance of {of}" if panel.name in shares else ""
+        caption = f"The effect of {panel.name} on {of}, mean with 50 % and 90 % intervals{share}."
         yield Picture(figure, caption, caption)
 
 

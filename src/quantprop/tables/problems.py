@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -38,6 +38,7 @@ class Problem:
         left_out: Columns that are not features, with the reason.
         raw: Features as numbers, before standardisation.
         roles: Columns that qualify the target.
+        varying: The terms of a parameter of the likelihood that is a function of columns.
     """
 
     table: Table
@@ -47,6 +48,7 @@ class Problem:
     left_out: dict[str, str]
     raw: Float[np.ndarray, "n d"]
     roles: Roles = Roles()
+    varying: Mapping[str, str] = field(default_factory=dict)
 
     def fit(self, method: str = "qp", rows: Sequence[int] | np.ndarray | None = None, **settings: Any) -> TableModel:
         """The model learned from some rows (all by default), features standardised on them."""
@@ -68,9 +70,10 @@ class Problem:
 
     def _estimator(self, method: str, settings: dict[str, Any]) -> Estimator:
         likelihood: Any = self.target.model()
-        names = tuple(column.name for column in self.encoding.columns)
-        kernel = KERNELS[self.kernel] if self.kernel in KERNELS else Terms(self.kernel, names)
+        kernel = KERNELS[self.kernel] if self.kernel in KERNELS else Terms(self.kernel, self._names)
         settings = {"kernel": kernel, "method": method, "likelihood": likelihood, **settings}
+        if self.varying:
+            settings["varying"] = {name: Terms(text, self._names) for name, text in self.varying.items()}
         if monotone := settings.get("monotone"):
             settings["monotone"] = {self._feature(name): shapes for name, shapes in monotone.items()}
         if self.target.likelihood == JOINT:
@@ -79,6 +82,11 @@ class Problem:
             return GaussianProcessClassifier(**settings)
         mean = "zero" if self.target.likelihood == "ordinal" else "constant"  # cutpoints have a mean of their own
         return GaussianProcessRegressor(mean=mean, normalize_y=self.target.likelihood in REAL, **settings)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """The columns that terms may name."""
+        return self.encoding.features if self.kernel in KERNELS else tuple(one.name for one in self.encoding.columns)
 
     def _feature(self, name: str) -> int:
         """The position of a column of numbers among the features."""
@@ -93,6 +101,7 @@ def problem(
     kernel: str = "isotropic",
     roles: Roles = Roles(),
     dates: str = "number",
+    varying: Mapping[str, str] | None = None,
 ) -> Problem:
     """Set up a learning problem from a table.
 
@@ -104,6 +113,7 @@ def problem(
             + group(hospital)".
         roles: Columns that qualify the target (`Roles`); all other columns are features.
         dates: "number" encodes dates as days; "parts" adds their place in year, week and day.
+        varying: A parameter of the likelihood with its terms, {"scale": "se(age)"}.
 
     Returns:
         The problem, whose `fit` learns a model.
@@ -124,8 +134,8 @@ def problem(
     if kernel in KERNELS:
         encoding, left_out = encodings.learned(features, dates)
     else:
-        encoding, left_out = encoded(features, kernel)
-    return Problem(table, found, kernel, encoding, left_out, encoding.raw(features), roles)
+        encoding, left_out = encoded(features, " + ".join((kernel, *(varying or {}).values())))
+    return Problem(table, found, kernel, encoding, left_out, encoding.raw(features), roles, varying or {})
 
 
 def fit(
