@@ -11,6 +11,7 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -119,6 +120,11 @@ class Call(NamedTuple):
 @cache
 def gaussian() -> Any:
     return fit(Model(kernels.SquaredExponential(), likelihoods.Gaussian(0.3)), X, Y, "ep", max_evaluations=3)
+
+
+@cache
+def with_points() -> Any:
+    return infer(replace(gaussian().model, process=quantprop.Inducing(3)), X, Y, "ep")
 
 
 @cache
@@ -235,6 +241,11 @@ CALLS: dict[str, Callable[[], Call]] = {
             "exposure": [0.0, NAN, "a", 1j, -1.0],
             "trials": [2.0],
         },
+    ),
+    "closeness": lambda: Call(
+        quantprop.closeness,
+        {"solution": with_points(), "rows": 8, "seed": 0},
+        {"solution": [None, 1.0, gaussian().solution, gaussian()], "rows": AT_LEAST_1, "seed": WHOLE},
     ),
     "stack": lambda: Call(
         quantprop.stack, {"fitted": [gaussian()]}, {"fitted": [None, 1.0, "fit", [], [None], {"a": 1}]}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.estimators.storage import load, save
     from quantprop.inference import active
     from quantprop.inference.batched import predict_many
+    from quantprop.inference.closeness import closeness
     from quantprop.inference.inferring import FixedPointWarning, infer
     from quantprop.inference.integrated import Integrated
     from quantprop.inference.prediction import PrecisionWarning
@@ -54,6 +55,7 @@ _HOME = {
     "PrecisionWarning": "inference.prediction",
     "cache": "runtime.compiled",
     "checkpointed": "learning.checkpoints",
+    "closeness": "inference.closeness",
     "fit": "learning.fitting",
     "fit_many": "learning.many",
     "infer": "inference.inferring",
@@ -111,6 +113,7 @@ __all__ = [
     "active",
     "cache",
     "checkpointed",
+    "closeness",
     "datasets",
     "estimators",
     "fit",

@@ -211,3 +211,26 @@ def test_small_matrices_are_inverted(m):
     with jax.enable_x64(True):
         found = np.asarray(inverted(matrix))
     np.testing.assert_allclose(found, np.linalg.inv(matrix), atol=1e-12)
+
+
+@pytest.mark.parametrize("m", [3, pytest.param(16, marks=pytest.mark.campaign)])
+def test_a_learned_mean_is_as_uncertain_as_the_integral_over_f_says(m):
+    """Also where a smooth function is seen by few neighbours only: marginals are then of no common Gaussian."""
+    x, _, rng = table(200)
+    y = np.sign(np.sin(x[:, 0]) + rng.normal(size=200))
+    model = Model(kernels.SquaredExponential(1.0, 2.0), likelihoods.Probit(), Parameter(0.2), Neighbours(m))
+    solution = infer(model, x, y, "ep")
+
+    def integral(mean: float) -> float:
+        with jax.enable_x64(True):
+            process, sites = solution.model.plain_process, jax.tree.map(jax.numpy.asarray, solution.sites)
+            prepared = process.prepare(model.plain_kernel, jax.numpy.asarray(x))
+            prior = process.prior(model.plain_kernel, jax.numpy.full(200, mean), prepared)
+            given = prior.condition(sites, False)
+            at = given.marginals
+            own = at.mean * (sites.nu - 0.5 * sites.tau * at.mean) - 0.5 * (at.mean - mean) * at.alpha
+            return float(own.sum() - 0.5 * given.log_determinant)
+
+    curvature = (integral(0.7) - 2.0 * integral(0.2) + integral(-0.3)) / 0.25
+    error = solution.fixed_effects()["mean"].error
+    assert error == pytest.approx((-curvature) ** -0.5, rel=1e-6)

@@ -11,6 +11,7 @@ import numpy as np
 
 from quantprop.estimators import insight
 from quantprop.estimators.reading import Described
+from quantprop.inference.closeness import Closeness, closeness, refusal
 from quantprop.inference.degrees import effective_degrees
 from quantprop.inference.levels import is_effect
 from quantprop.inference.terms import Parts, at_levels, effects_at, factors_of, terms_of
@@ -58,6 +59,8 @@ def summary(model: Described) -> Summary:
     for which, part in enumerate(known["models"]):
         if "kernel" in part:
             part["effective_degrees"], part["groups"] = _smooth(model, which), _groups(model, which)
+        if not refusal(solution := model.fits[which].solution):
+            part["process"], part["closeness"] = repr(solution.model.process), asdict(closeness(solution))
     known["trust"] = [_trust_record(trust) for trust in trusts]
     return Summary(known, (*described(model, known), *(f"trust: {trust}" for trust in trusts)))
 
@@ -182,6 +185,8 @@ def described(model: Described, known: Mapping[str, Any]) -> Iterator[str | List
         if "members" in part:
             yield from _members(part)
         yield from (f"learning {part['learning']}", f"inference {part['inference']}")
+        if "closeness" in part:
+            yield f"process {part['process']}: {Closeness(**part['closeness'])}"
         if (kept := part.get("constraint")) is not None:
             wrong = f"largest probability of a wrong sign {kept['wrong']:.2g}"
             yield f"{', '.join(kept['shapes'])}: {kept['virtual_rows']} virtual rows, {wrong}"

@@ -45,10 +45,14 @@ gram_of = seldom(lambda kernel, x: kernel.gram(x))
 _predictor = program(
     lambda prior, share, sites, signed: prior.for_shares(share).predictor(sites, signed), static_argnames="signed"
 )
-_alpha = program(
-    lambda prior, share, sites, signed: prior.for_shares(share).condition(sites, signed).marginals.alpha,
-    static_argnames="signed",
-)
+
+
+def _alpha_under(prior: Prior, share: Any, sites: Natural, signed: bool) -> Any:
+    prior = prior.for_shares(share)
+    return prior.alpha(prior.condition(sites, signed), signed)
+
+
+_alpha = program(_alpha_under, static_argnames="signed")
 _message = program(lambda prior, share, sites, log_evidence: prior.for_shares(share).message(sites, log_evidence))
 latent_at = program(lambda by, mean, cross, own: by.at(mean, cross, own))
 _around_of = program(
@@ -101,7 +105,7 @@ def predictor_shapes(solution: Solution, model: Model) -> Predictor:
 
 
 def alpha_of(solution: Solution, model: Model) -> Float[np.ndarray, " n"]:
-    """ν − τ·mean at the training inputs, likewise."""
+    """The derivative of the sites' Gaussian integral in the prior mean at the training inputs, likewise."""
     by = padded_rows(solution)
     alpha = _alpha(padded_prior(model, solution.X), by.share, by.sites, signed=by.signed)
     return np.asarray(alpha)[: len(solution.X)]

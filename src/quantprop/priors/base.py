@@ -174,6 +174,10 @@ class Prior(Record):
 
         return jax.grad(log_integral)(self)
 
+    def alpha(self, given: Conditioned, signed: bool) -> Float[Array, " n"]:
+        """The derivative of the same integral in the prior mean: ν − τ·mean, if marginals are of one Gaussian."""
+        return given.marginals.alpha if self.one_gaussian else self.evidence_slope(given, signed).mean
+
     def joint(self, given: Conditioned, signed: bool) -> Joint:
         """The joint posterior, up to `largest_joint` rows: by its responses to a move of each site."""
         n, sd = len(self.mean), jnp.sqrt(given.marginals.variance)
