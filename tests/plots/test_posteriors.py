@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 from quantprop import Dense, Model, infer, kernels, likelihoods, plots
 from quantprop.plots import canvas
+from quantprop.plots.panels import Scale
 
 
 @pytest.mark.parametrize(("of", "noise"), [("f", 0.0), ("y", 0.3)])
@@ -84,6 +85,18 @@ def test_decomposition_draws_every_term_with_its_bands_and_the_rest():
     of_two = infer(Model(kernel + kernels.Linear().on(1), likelihoods.Gaussian(0.1)), found.X, y, "ep")
     with pytest.raises(ValueError, match="all depend on one column of X"):
         plots.decomposition(of_two)
+
+
+def test_decomposition_of_dates_shows_the_last_periods_of_a_fast_season():
+    t = np.arange(200.0)
+    kernel = kernels.Matern32(1.0, 90.0).on(0) + kernels.Periodic(0.5, 3.0, 7.0).on(0)
+    found = infer(Model(kernel, likelihoods.Gaussian(0.1), 0.0, Dense()), t[:, None], np.sin(t), "ep")
+    scale = Scale({0: "date"}, centre={0: 20454.0}, dates=(0,))  # 2026-01-01
+    _, trend, season, rest = plots.decomposition(found, scale=scale)
+    assert season.get_xlim() == (20454.0 + 199.0 - 21.0, 20454.0 + 199.0)
+    assert trend.get_xlim()[0] < 20454.0
+    rest.figure.canvas.draw()
+    assert [label.get_text() for label in rest.get_xticklabels()][:3] == ["2026", "Feb", "Mar"]
 
 
 def test_posterior_draws_censored_rows():

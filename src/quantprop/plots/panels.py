@@ -23,12 +23,15 @@ ROUNDING = 1e-12  # a number is 0 below this multiple of the numbers that it is 
 
 
 class Scale(NamedTuple):
-    """Names of the columns of X, labels of their levels, and the units of the table: numbers are centre + unit x."""
+    """Names of the columns of X, labels of their levels, and the units of the table: numbers are centre + unit x, days
+    since 1970 for dates.
+    """
 
     names: Mapping[int, str] = {}
     levels: Mapping[int, Sequence[str]] = {}
     centre: Mapping[int, float] = {}
     unit: Mapping[int, float] = {}
+    dates: tuple[int, ...] = ()
 
     def name(self, column: int) -> str:
         return plain(self.names.get(column, f"x{column}"))

@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
 from quantprop.core.data import finite_array
@@ -15,13 +16,17 @@ from quantprop.core.gaussian import Normal
 from quantprop.inference.mixed import MixedPredictive
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.solution import Solution
+from quantprop.kernels import Periodic
+from quantprop.kernels.structure import leaves
 from quantprop.likelihoods.additive import Additive
 from quantprop.plots.canvas import BLACK, BLUE, Axes, axes_of, labelled, plain, solution_of
 from quantprop.plots.effects import Scale, banded, panels, scale_of
+from quantprop.plots.panels import Panel
 from quantprop.runtime.arguments import BETWEEN, SEQUENCE, Rule, a, checked
 
 FAN = (0.5, 0.8, 0.95)
 CURVE_POINTS = 400  # added to the times of the data in a decomposition
+MAX_PERIODS, PERIODS_SHOWN = 20, 3  # of a periodic term: with more, the last few
 MAX_TIMES = 20_000  # at which a decomposition is drawn
 LEVELS = Rule(
     "probabilities between 0 and 1",
@@ -72,7 +77,7 @@ def decomposition(source: Any, *, scale: Scale | None = None, figure: Figure | N
     """Plot the decomposition of a series: f minus its prior mean, each term of the sum, and the residual of y.
 
     All terms must act on one column of X, time. Curves are means with the intervals that hold 50 % and 90 %; the panel
-    of residuals is drawn if y is f plus noise.
+    of residuals is drawn if y is f plus noise. A periodic term of more than 20 periods is drawn over the last three.
 
     Args:
         source: A Solution, a Fitted, or a fitted estimator.
@@ -102,16 +107,31 @@ def decomposition(source: Any, *, scale: Scale | None = None, figure: Figure | N
     curves = _parts(solution, column, at)
     count = len(curves) + (y is not None)
     figure = plt.figure(figsize=(8.0, 1.8 * count), layout="constrained") if figure is None else figure
-    axes = list(figure.subplots(count, sharex=True, squeeze=False)[:, 0])
+    axes = list(figure.subplots(count, squeeze=False)[:, 0])
+    periods = {panel.name: _period(panel) for panel in panels(solution)}
     for ax, (name, curve) in zip(axes, curves.items(), strict=False):
         banded(ax, at + shift, curve)
         ax.set_title(plain(name), fontsize="medium", loc="left")
+        if is_fast := periods.get(name, np.inf) * MAX_PERIODS < np.ptp(at):
+            ax.set_xlim(at[-1] + shift - PERIODS_SHOWN * periods[name], at[-1] + shift)
+        ax.tick_params(labelbottom=is_fast)
     if y is not None:
         for ax, less in ((axes[0], solution.model.prior_mean(solution.X)), (axes[-1], solution.marginals.mean)):
             ax.plot(time + shift, y - less, ".", color=BLACK, markersize=2)
         axes[-1].set_title("rest", fontsize="medium", loc="left")
+    axes[-1].tick_params(labelbottom=True)
     axes[-1].set_xlabel(scale.name(column))
+    if column in scale.dates:
+        for ax in axes:
+            ax.xaxis.set_major_formatter(ConciseDateFormatter(locator := AutoDateLocator()))
+            ax.xaxis.set_major_locator(locator)
     return axes
+
+
+def _period(panel: Panel) -> float:
+    """The period of a term; infinite if it has none."""
+    found = [float(leaf.period) for term in panel.terms for leaf, _ in leaves(term) if isinstance(leaf, Periodic)]
+    return min(found, default=np.inf)
 
 
 def time_of(solution: Solution) -> int | None:

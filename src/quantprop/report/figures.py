@@ -155,7 +155,8 @@ def _scale(encoding: Encoding) -> Scale:
     """The names and units of the columns of a table."""
     coded = {i: column.levels for i, column in enumerate(encoding.columns) if column.treatment == "coded"}
     centre, unit = dict(enumerate(encoding.centre)), dict(enumerate(encoding.scale))
-    return Scale(dict(enumerate(encoding.features)), coded, centre, unit)
+    dates = tuple(encoding.features.index(column.name) for column in encoding.columns if column.dates)
+    return Scale(dict(enumerate(encoding.features)), coded, centre, unit, dates)
 
 
 def posterior(comparison: Comparison) -> Iterator[Picture]:
