@@ -26,7 +26,7 @@ from quantprop.runtime.arguments import BETWEEN, SEQUENCE, Rule, a, checked
 
 FAN = (0.5, 0.8, 0.95)
 CURVE_POINTS = 400  # added to the times of the data in a decomposition
-MAX_PERIODS, PERIODS_SHOWN = 20, 3  # of a periodic term: with more, the last few
+MAX_PERIODS_OF_ALL_TIMES, PERIODS_SHOWN = 20, 3
 MAX_TIMES = 20_000  # at which a decomposition is drawn
 LEVELS = Rule(
     "probabilities between 0 and 1",
@@ -112,7 +112,7 @@ def decomposition(source: Any, *, scale: Scale | None = None, figure: Figure | N
     for ax, (name, curve) in zip(axes, curves.items(), strict=False):
         banded(ax, at + shift, curve)
         ax.set_title(plain(name), fontsize="medium", loc="left")
-        if is_fast := periods.get(name, np.inf) * MAX_PERIODS < np.ptp(at):
+        if is_fast := periods.get(name, np.inf) * MAX_PERIODS_OF_ALL_TIMES < np.ptp(at):
             ax.set_xlim(at[-1] + shift - PERIODS_SHOWN * periods[name], at[-1] + shift)
         ax.tick_params(labelbottom=is_fast)
     if y is not None:
