@@ -11,7 +11,8 @@ from scipy.spatial import KDTree
 
 from quantprop.inference.inferring import infer
 from quantprop.inference.solution import Solution
-from quantprop.priors import Dense, Inducing, Neighbours
+from quantprop.model import DEFAULT_PROCESS
+from quantprop.priors import Inducing, Neighbours
 from quantprop.priors.neighbours.sets import scaled
 from quantprop.runtime.arguments import a, checked, whole
 from quantprop.runtime.precision import float64
@@ -75,7 +76,7 @@ def closeness(solution: Solution, rows: int = 400, seed: int = 0) -> Closeness:
     scales = {name: getattr(data, name) for name in ("exposure", "trials") if (getattr(data, name) != 1.0).any()}
     weights = np.ones(len(solution.X)) if solution.weights is None else solution.weights
     found = []
-    for process in (solution.model.process, Dense()):
+    for process in (solution.model.process, DEFAULT_PROCESS):
         own = {name: column[some] for name, column in scales.items()}
         one = infer(replace(solution.model, process=process), solution.X[some], data.y[some], solution.method,
                     weights=weights[some], **own)  # fmt: skip
