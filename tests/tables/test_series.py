@@ -102,3 +102,19 @@ def test_dates_are_inputs_of_estimators():
     missing = frame.assign(date=frame["date"].where(frame.index > 0))
     with pytest.raises(ValueError, match="NaN"):
         model.predict(missing)
+
+
+def test_forecasts_of_an_estimator_are_predictions_at_the_next_times():
+    model = GaussianProcessRegressor("periodic(0, period=7)", method="ep", optimizer=None, normalize_y=True)
+    model.fit(DAYS[:, None], SERIES["y"])
+    ahead = model.forecast(9, q=(0.1, 0.9))
+    next_days = DAYS[-1] + np.arange(1, 10)
+    np.testing.assert_array_equal(ahead["time"], next_days.astype(float))
+    mean, deviation = model.predict(next_days[:, None], return_std=True)
+    np.testing.assert_allclose(ahead["mean"], mean, rtol=1e-10)
+    assert np.abs(np.array(ahead["mean"]) - WEEK[np.arange(100, 109) % 7]).max() < 0.5
+    noise = np.array(ahead["sd"])
+    assert (noise >= deviation - 1e-12).all()
+    np.testing.assert_allclose(np.subtract(ahead["q0.9"], ahead["q0.1"]), 2.0 * 1.2815515655446004 * noise, rtol=1e-6)
+    with pytest.raises(ValueError, match="horizon"):
+        model.forecast(0)

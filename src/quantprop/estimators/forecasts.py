@@ -18,9 +18,10 @@ from quantprop.estimators.observations import codes
 from quantprop.estimators.shared import GaussianProcess
 from quantprop.inference.mixed import MixedPredictive
 from quantprop.inference.mixture import Mixture
-from quantprop.inference.predictive import Predictive
+from quantprop.inference.predictive import Predictive, ahead
 from quantprop.likelihoods import Datum, Gaussian, Likelihood, Ordinal, Varying
 from quantprop.runtime.arguments import checked
+from quantprop.runtime.listing import Listing
 
 
 class MomentWarning(UserWarning):
@@ -73,6 +74,38 @@ class Forecasts(RegressorMixin, GaussianProcess):
         """The central interval of y with at least this probability: columns lower and upper."""
         tail = 0.5 * (1.0 - coverage)
         return self.predict_quantiles(X, (tail, 1.0 - tail), exposure=exposure, trials=trials)
+
+    @checked()
+    def forecast(self, horizon, step=None, q=(0.05, 0.5, 0.95), *, exposure=None, trials=None):
+        """Mean, standard deviation and quantiles of y after the last training time, X having one column: time.
+
+        Args:
+            horizon: Number of steps.
+            step: Time between two of them; by default the median of those between the training times.
+            q: Probabilities of the quantiles.
+            exposure: Exposure of the new counts; one value, or one per step.
+            trials: Number of trials of new binomial observations; one value, or one per step.
+
+        Returns:
+            A table with the columns time (of dates: days since 1970), mean, sd, and one for each quantile.
+
+        >>> import numpy as np
+        >>> from quantprop import GaussianProcessRegressor
+        >>> t = np.arange(40.0)[:, None]
+        >>> model = GaussianProcessRegressor("periodic(0, period=4)", optimizer=None)
+        >>> ahead = model.fit(t, np.tile([0.0, 1.0, 0.0, 2.0], 10)).forecast(2)
+        >>> ahead["time"], np.round(ahead["mean"], 2).tolist()
+        ([40.0, 41.0], [0.0, 1.0])
+        """
+        self._check_fitted()
+        if self._labels is not None:
+            raise ValueError("labels have no mean: use predict_proba(X) at times of your choice")
+        times = ahead(self.solution_.X, horizon, step)
+        y = self.posterior_.predict_y(times[:, None], exposure=exposure, trials=trials)
+        levels = np.atleast_1d(real_array(q, "q"))
+        quantiles = {f"q{level:g}": row for level, row in zip(levels, self._as_given(y.quantile(levels)), strict=True)}
+        columns = {"time": times, "mean": self._as_given(_mean_or_median(y)), "sd": self._y_std * _deviation(y)}
+        return Listing("y after the training times", {n: c.tolist() for n, c in (columns | quantiles).items()})
 
     @available_if(lambda self: self._named(Ordinal))
     def predict_proba(self, X):
