@@ -95,7 +95,7 @@ class Forecasts(RegressorMixin, GaussianProcess):
         >>> model = GaussianProcessRegressor("periodic(0, period=4)", optimizer=None)
         >>> ahead = model.fit(t, np.tile([0.0, 1.0, 0.0, 2.0], 10)).forecast(2)
         >>> ahead["time"], np.round(ahead["mean"], 2).tolist()
-        ([40.0, 41.0], [0.0, 1.0])
+        ([40.0, 41.0], [0.03, 0.96])
         """
         self._check_fitted()
         if self._labels is not None:
