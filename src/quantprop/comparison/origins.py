@@ -157,5 +157,6 @@ def _smoothed(past: Float[np.ndarray, " n"], horizon: int, length: int) -> tuple
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = ETSModel(pandas.Series(past.astype(float)), error="add", trend="add", damped_trend=True, **more)
-        found = model.fit(disp=False).get_prediction(len(past), len(past) + horizon - 1)
+        fitted: Any = model.fit(disp=False)
+        found = fitted.get_prediction(len(past), len(past) + horizon - 1)
     return np.asarray(found.predicted_mean), np.sqrt(np.asarray(found.forecast_variance))

@@ -134,14 +134,15 @@ class _Function:
     """
 
     def __init__(self, summand: Summand, rows: Any, rng: np.random.Generator, count: int) -> None:
-        self.form, scale = summand.form, np.prod([np.asarray(other.variance) for other in summand.others])
+        others: Any = summand.others
+        self.form, scale = summand.form, np.prod([np.asarray(other.variance) for other in others])
         self.order = self.form.order
         at_rows, at_nodes = to_numpy(_evaluated(self.form, within(summand.kernel, jnp.asarray(rows))[1]))
         self.each, self.own, self.weights = at_rows.each, at_nodes.own, np.asarray(self.form.weights)
         self.outside, self.inside, shift = scale * at_rows.outside, scale * at_nodes.inside, at_nodes.shift[0]
         self.amplitudes = self.inside[: LOW + 1] * np.array([shift.any(), 1.0, 1.0])[: self.order + 1]
         self.bases = [_Basis.of(*of) for of in zip(self.each, self.own, shift, self.weights, strict=True)]
-        self.drawn = {(): rng.standard_normal((1, count))}
+        self.drawn: dict[tuple[int, ...], Any] = {(): rng.standard_normal((1, count))}
         for some in _subsets(len(self.bases), self.low):
             eigenvalues = _kron([self.bases[i].eigenvalues for i in some])
             self.drawn[some] = np.sqrt(eigenvalues)[:, None] * rng.standard_normal((len(eigenvalues), count))
@@ -157,7 +158,7 @@ class _Function:
             k = (own.at * own.eigenvalues) @ own.at.T
             sums = [1.0, sums[1] + k, sums[2] + sums[1] * k]
         each = zip(self.outside, self.amplitudes, sums, strict=False)
-        return sum(np.outer(o, o) / a * e for o, a, e in each if a > 0)
+        return np.sum([np.outer(o, o) / a * e for o, a, e in each if a > 0], axis=0)
 
     def at_rows(self) -> Float[np.ndarray, "n draws"]:
         """The draws at the rows."""
@@ -165,7 +166,7 @@ class _Function:
         for some, own in self.drawn.items():
             found[len(some)] += self._at(some) @ own
         each = zip(self.outside, self.amplitudes, found, strict=False)
-        return sum((o / np.sqrt(a))[:, None] * e for o, a, e in each if a > 0)
+        return np.sum([(o / np.sqrt(a))[:, None] * e for o, a, e in each if a > 0], axis=0)
 
     def _at(self, some: tuple[int, ...]) -> Float[np.ndarray, "n r"]:
         """The functions of some variables at the rows."""

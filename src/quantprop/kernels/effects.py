@@ -63,10 +63,10 @@ class EffectForm(Record):
     order: int = field(static=True)
 
     def __call__(self, x: Points, z: Others) -> Covariances:
-        variance = jnp.asarray(self.kernel.variance)
+        kernel, variance = self.kernel, jnp.asarray(self.kernel.variance)
         if isinstance(self.kernel, Constant | Additive):
-            inside = jnp.array(self.kernel.amplitudes()) if self.order else variance.reshape(1)
-            each = self.kernel.each(x, z) if self.order else jnp.zeros((self.member.shape[1], len(x), len(z)))
+            inside = jnp.array(kernel.amplitudes()) if self.order else variance.reshape(1)
+            each = kernel.each(x, z) if self.order else jnp.zeros((self.member.shape[1], len(x), len(z)))
             each = jnp.einsum("vf,fnk->vnk", self.member, each)
             shift = jnp.zeros(each.shape[:2]), jnp.zeros(each.shape[::2])
             return Covariances(inside[:, None] * jnp.ones(len(x)), inside, each, each, shift)
@@ -118,11 +118,10 @@ class Variables(NamedTuple):
         """The variables of an additive kernel of rows x, of which row i counts `counts[i]` times."""
         x, counts = (x, None) if counts is None else (x[counts > 0], counts[counts > 0])
         kernel = Additive(0).measured(x, counts)
+        factors: Any = kernel.factors or ()
         points, weights = kernel.points()
         low, high = np.min(x, axis=0), np.max(x, axis=0)
-        flat = [
-            c for factor, kind in zip(kernel.factors or (), kernel.kinds, strict=True) if kind == LEVELS for c in factor
-        ]
+        flat = [c for factor, kind in zip(factors, kernel.kinds, strict=True) if kind == LEVELS for c in factor]
         points[:, flat] = np.where(points > 0.5 * (low + high), high, low)[:, flat]
         return Variables(tuple(kernel.varying), points, weights)
 

@@ -130,8 +130,8 @@ def decomposition(source: Any, *, scale: Scale | None = None, figure: Figure | N
 
 def _period(panel: Panel) -> float:
     """The period of a term; infinite if it has none."""
-    found = [float(leaf.period) for term in panel.terms for leaf, _ in leaves(term) if isinstance(leaf, Periodic)]
-    return min(found, default=np.inf)
+    parts = [leaf for term in panel.terms if term is not None for leaf, _ in leaves(term)]
+    return min((float(leaf.period) for leaf in parts if isinstance(leaf, Periodic)), default=np.inf)
 
 
 def time_of(solution: Solution) -> int | None:
