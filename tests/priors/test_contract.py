@@ -27,10 +27,9 @@ from priors.in_full import (
 )
 from priors.lowrank import LowRank, LowRankPrior
 
-from quantprop import Model, infer, kernels
+from quantprop import kernels
 from quantprop.core.gaussian import Natural, Normal
 from quantprop.core.sites import Marginal
-from quantprop.likelihoods import Probit
 from quantprop.priors import (
     Classes,
     ClassesInducing,
@@ -143,10 +142,9 @@ def is_proper(prior: Prior, sites: Natural) -> jax.Array:
 
 @partial(jax.jit, static_argnames="signed")
 def predicted(process, kernel, prior, sites, x, new, signed) -> tuple[Normal, Normal]:
-    """Marginally, and jointly if the process has that."""
+    """Marginally, and jointly."""
     predictor, cross = prior.predictor(sites, signed), process.cross(kernel, x, new)
-    owns = (kernel.diagonal(new), kernel.gram(new))[: 1 if isinstance(process, Neighbours) else 2]
-    return tuple(predictor.at(jnp.full(NEW, 0.5), cross, own) for own in owns)
+    return tuple(predictor.at(jnp.full(NEW, 0.5), cross, own) for own in (kernel.diagonal(new), kernel.gram(new)))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -341,12 +339,6 @@ def test_cotangents_reach_the_priors_numbers(setting):
 @pytest.mark.parametrize("joint", [False, True])
 def test_predictions(setting, joint):
     at = (setting.process, setting.kernel, setting.prior, setting.sites, setting.x, setting.new)
-    if joint and isinstance(setting.process, Neighbours):
-        with pytest.raises(TypeError, match="joint"):
-            infer(Model(setting.kernel, Probit(), process=Neighbours(3)), setting.x, np.ones(N)).predict(
-                setting.new, True
-            )
-        return
     found = predicted(*at, signed=signed(setting))[joint]
     k, cross, tau = setting.k, setting.cross, np.asarray(setting.sites.tau)
     weights = np.linalg.inv(k + np.diag(1.0 / tau))

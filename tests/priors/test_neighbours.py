@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.spatial.distance import cdist
 
-from quantprop import Dense, Inducing, Model, Neighbours, Parameter, PowerEP, fit, infer, kernels, likelihoods, load
+from quantprop import (
+    Dense,
+    GaussianProcessRegressor,
+    Inducing,
+    Model,
+    Neighbours,
+    Parameter,
+    PowerEP,
+    fit,
+    infer,
+    kernels,
+    likelihoods,
+    load,
+)
 from quantprop.core.parameters import packed
 from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
@@ -234,3 +248,39 @@ def test_a_learned_mean_is_as_uncertain_as_the_integral_over_f_says(m):
     curvature = (integral(0.7) - 2.0 * integral(0.2) + integral(-0.3)) / 0.25
     error = solution.fixed_effects()["mean"].error
     assert error == pytest.approx((-curvature) ** -0.5, rel=1e-6)
+
+
+def test_a_joint_posterior_is_that_of_what_neighbours_leave_of_each_value():
+    """f_i − bᵢᵀz of each value's own neighbours, whose covariance follows from that of all values and pseudo-data."""
+    x, f, rng = table(100)
+    likelihood, y = observed("poisson", f, rng)
+    new = np.concatenate([rng.normal(size=(10, 2)), x[:3] + 1e-3])
+    near = infer(Model(KERNEL, likelihood, process=Neighbours(12)), x, y, "ep", **TIGHT)
+    found = near.predict(new, full_cov=True)
+    with jax.enable_x64(True):
+        k = np.asarray(KERNEL.gram(np.concatenate([new, x])))
+        sets = near.model.process.facing(KERNEL, x, new).near.astype(int)
+    noisy = k + np.diag(np.concatenate([np.zeros(13), 1.0 / near.sites.tau]))
+    left = np.eye(13, 113)
+    for row, some in enumerate(13 + sets):
+        left[row, some] = -np.linalg.solve(noisy[np.ix_(some, some)], k[some, row])
+    np.testing.assert_allclose(found.covariance, left @ noisy @ left.T, rtol=1e-8, atol=1e-11)
+    np.testing.assert_allclose(found.variance, near.predict(new).variance, rtol=1e-12)
+    assert near.sample(new, 50, seed=1).shape == (50, 13)
+
+
+def test_effects_of_levels_are_those_of_exact_inference():
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"x": rng.uniform(size=90), "ward": rng.choice(["a", "b", "c", "d"], 90)})
+    y = rng.poisson(np.exp(np.sin(6.0 * frame["x"]) + 0.5 * (frame["ward"] == "b")))
+    fits = [
+        GaussianProcessRegressor("se(x) + group(ward)", likelihood="poisson", method="ep", optimizer=None,
+                                 process=process).fit(frame, y)
+        for process in (Dense(), Neighbours(90))
+    ]  # fmt: skip
+    exact, near = (one.levels("ward").frame() for one in fits)
+    assert list(near["level"]) == list(exact["level"]) == ["a", "b", "c", "d"]
+    for name in ("estimate", "error", "rank"):
+        np.testing.assert_allclose(near[name], exact[name], atol=1e-6)
+    some, all_of = (one.contrasts("ward").frame() for one in fits)
+    np.testing.assert_allclose(some["difference"], all_of["difference"], atol=1e-3)

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.core.gaussian import Natural, Normal
@@ -29,7 +30,7 @@ from quantprop.core.sites import Marginal
 from quantprop.numerics.triangular import triangular_inverse
 from quantprop.priors.base import Conditioned, Predictor, Prior
 from quantprop.priors.neighbours.bases import Bases
-from quantprop.priors.neighbours.conditionals import Conditional, Residual, Rows, conditional
+from quantprop.priors.neighbours.conditionals import Conditional, Residual, Rows, conditional, indices
 
 STORED = 2**32  # bytes of covariances up to which sweeps share them
 
@@ -125,19 +126,47 @@ class NeighboursPredictor(Predictor):
     pulled: Natural
 
     def at(self, mean: Float[Array, " k"], cross: Tie, own: Float[Array, "..."]) -> Normal:
-        if own.ndim > 1:
-            raise TypeError("Neighbours has no joint posterior of several values (full_cov=True): use "
-                            "process=Inducing(512) or Dense()")  # fmt: skip
-        row = conditional(replace(cross.rows, own=own - jnp.sum(cross.rows.v**2, axis=1)), cross.residual, self.pulled)
-        spread = jnp.sum((row.w @ self.inverse.T) ** 2, axis=1)
-        return Normal(mean + row.a + row.w @ self.centre, row.r + spread)
+        variances = own if own.ndim == 1 else jnp.diagonal(own)
+        split = jnp.split(variances, np.cumsum([len(rows.at) for _, rows in cross.parts])[:-1])
+        each = [
+            conditional(replace(rows, own=variance - jnp.sum(rows.v**2, axis=1)), residual, self.pulled)
+            for (residual, rows), variance in zip(cross.parts, split, strict=True)
+        ]
+        row = jax.tree.map(lambda *parts: jnp.concatenate(parts), *each)
+        spread = row.w @ self.inverse.T
+        latent = Normal(mean + row.a + row.w @ self.centre, row.r + jnp.sum(spread**2, axis=1))
+        if own.ndim == 1:
+            return latent
+        return replace(latent, covariance=self._errors(cross, row, own) - row.w @ row.w.T + spread @ spread.T)
+
+    def _errors(self, cross: Tie, row: Conditional, own: Float[Array, "k k"]) -> Float[Array, "k k"]:
+        """The covariance of f_i − bᵢᵀz_N, what neighbours leave of each value, before V is taken off: with b = τc,
+
+        k_ij − bᵢᵀ k_Nj − bⱼᵀ k_Ni + bᵢᵀ K_NN bⱼ + Σ τ cᵢ cⱼ over shared neighbours.
+        """
+        neighbours = jnp.concatenate([rows.neighbours for _, rows in cross.parts])
+        residual, all_near = cross.parts[0][0], neighbours.ravel()
+        b = row.c * jnp.where(neighbours >= 0, self.pulled.tau[indices(neighbours)], 0.0)
+        kernel, x, scale = residual.bases.kernel, residual.x, residual.bases.scale
+
+        def against_all(given: tuple[Array, Array]) -> tuple[Array, Array]:
+            near, by = given
+            there = x[indices(near)]
+            ties = [part.kernel.cross(rows.at, there) @ by for part, rows in cross.parts]
+            shared = ((near[:, None] == all_near) & (all_near >= 0)).astype(by.dtype)
+            white = kernel.diagonal(there) - jnp.diagonal(kernel.cross(there, there))
+            among = scale * (by @ (kernel.cross(there, x[indices(all_near)]) + white[:, None] * shared))
+            both = among.reshape(b.shape) * b + (by @ shared).reshape(b.shape) * row.c
+            return scale * jnp.concatenate(ties), jnp.sum(both, axis=1)
+
+        ties, both = jax.lax.map(against_all, (neighbours, b))
+        return own - ties - ties.T + both
 
 
 class Tie(Record):
-    """New values, their neighbours, and the residual covariances of these."""
+    """New values of one function or several: the residual covariances of each, and its values with their neighbours."""
 
-    residual: Residual
-    rows: Rows
+    parts: tuple[tuple[Residual, Rows], ...]
 
 
 def posterior_of_u(row: Conditional, pulled: Natural) -> tuple[Array, Array]:

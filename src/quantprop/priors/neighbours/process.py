@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -99,14 +98,12 @@ class Neighbours(Process):
         bases = _bases(self.points, self.exact, kernel)
         v, own_v = bases.whitened(kernel, x), bases.whitened(term, new)
         residual = Residual(bases, term, x, v)
-        return Tie(residual, residual.rows(new, own_v, _padded(self.near, len(new))))
+        return Tie(((residual, residual.rows(new, own_v, _padded(self.near, len(new)))),))
 
     def cross_terms(
         self, kernel: Kernel, terms: tuple[Kernel, ...], x: Float[Array, "n d"], new: Float[Array, "k d"]
     ) -> Tie:
-        each = [self.cross_of(kernel, term, x, new) for term in terms]
-        stored = [tie.residual.stored(tie.rows) for tie in each]
-        return Tie(each[0].residual, jax.tree.map(lambda *parts: jnp.concatenate(parts), *stored))
+        return Tie(tuple(part for term in terms for part in self.cross_of(kernel, term, x, new).parts))
 
     def cost(self, n: int) -> Cost:
         m, points = min(self.count, n), 0 if self.points is None else self.points.count
