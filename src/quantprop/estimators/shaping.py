@@ -57,7 +57,7 @@ def _check(core: FittedCore, options: FitOptions) -> None:
 def shapes_of(estimator: Any) -> tuple[Shape, ...]:
     """The constraints of the argument and of the terms of the kernel, column by column."""
     names: Any
-    names, columns, kernel = getattr(estimator, "feature_names_in_", ()), estimator.n_features_in_, estimator.kernel
+    names, kernel = getattr(estimator, "feature_names_in_", ()), estimator.kernel
     terms = Terms(kernel) if isinstance(kernel, str) and is_formula(kernel) else kernel
     given: list[tuple[Any, Any]] = terms.shapes(names) if isinstance(terms, Terms) else []
     if estimator.monotone is not None and not estimator.monotone:
@@ -67,8 +67,8 @@ def shapes_of(estimator: Any) -> tuple[Shape, ...]:
     found = []
     for column, shape in given:
         at = list(names).index(column) if isinstance(column, str) and column in names else column
-        if isinstance(at, bool) or not isinstance(at, int | np.integer) or not 0 <= at < columns:
-            known = ", ".join(map(repr, names)) if len(names) else f"0 to {columns - 1}"
+        if isinstance(at, bool) or not isinstance(at, int | np.integer) or not 0 <= at < estimator.n_features_in_:
+            known = ", ".join(map(repr, names)) if len(names) else f"0 to {estimator.n_features_in_ - 1}"
             raise ValueError(f"monotone: X has no column {column!r}; it has {known}")
         name: Any = SIGNS.get(shape, shape)
         check_name(f"monotone[{column!r}]", name, SHAPES)
