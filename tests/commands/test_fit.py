@@ -242,6 +242,17 @@ def test_seasons_of_dates(folder):
     assert "--season" in refused.output
 
 
+def test_long_series_with_seasons_have_inducing_points(folder, monkeypatch):
+    monkeypatch.setattr("quantprop.tables.series.MAX_DENSE_ROWS", 20)
+    monkeypatch.setattr("quantprop.tables.series.POINTS", 6)
+    text = "date,level\n" + "".join(f"2026-01-{day:02d},{(day % 7) ** 2}\n" for day in range(1, 31))
+    words = ("--target", "level", "--series", "--season", "week", "--likelihood", "gaussian", "--method", "ep")
+    result = call("fit", "-", *words, "--out", folder / "long.safetensors", stdin=text.encode())
+    assert result.exit_code == 0, result.output
+    assert "note: 30 rows: the series is represented by Inducing" in " ".join(result.output.split()), result.output
+    assert tables.load(folder / "long.safetensors").fits[0].model.process.points is not None
+
+
 def test_what_is_no_series_names_options_of_the_command_line():
     kernel = "matern32(day) + se(other)"
     result = call("fit", "-", "--target", "level", "--series", "--kernel", kernel, stdin=SERIES.encode())

@@ -64,6 +64,22 @@ def test_noise_has_no_season():
     assert "periodic" not in found.formula
 
 
+@pytest.mark.campaign
+@pytest.mark.parametrize(
+    ("likelihood", "y"),
+    [
+        ("probit", np.where(SERIES["y"] > 1.0, "many", "few")),
+        ("multinomial-probit", np.where(SERIES["y"] > 1.0, "many", "few")),
+        ("ordinal", 1 + (SERIES["y"] > 0.3) + (SERIES["y"] > 1.0)),
+        ("negative-binomial", np.random.default_rng(2).poisson(np.exp(1.0 + SERIES["y"]))),
+        ("gamma", np.exp(SERIES["y"])),
+        ("student-t", SERIES["y"]),
+    ],
+)
+def test_seasons_of_any_likelihood(likelihood, y):
+    assert tables.seasons(series(date=DAYS, y=y), "y", likelihood).chosen == ("week",)
+
+
 def test_other_columns_have_linear_effects_and_seasons_may_be_given():
     row = np.arange(40)
     table = series(rownames=1 + row, day=row, holiday=row % 9 == 0, n=row % 5)

@@ -84,7 +84,6 @@ def fit(
     """Fit a model of one column given the others, and write it to a file."""
     with plainly(debug), prepared():
         from quantprop import sharded
-        from quantprop.tables.series import MAX_DENSE_ROWS
 
         saved = _checkpointed(checkpoint, minutes)
         is_job = _is_job(coordinator, processes, process)
@@ -95,12 +94,12 @@ def fit(
                                   "a job of several processes": is_job})  # fmt: skip
         is_first = _joined(coordinator, processes, process) if is_job else True
         problem = table.problem(likelihood, kernel, seasons, _varying(varying))
-        inducing = _points(problem, inducing, neighbours)
+        has_seasons = seasons is not None and problem.kernel != SINGLE
+        inducing = inducing if has_seasons else _points(problem, inducing, neighbours)
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": table.seed}
         settings |= {"monotone": _shapes(monotone)} if monotone else {}
         settings |= _treatment(problem, inducing, neighbours, table.seed, series, integrate)
-        if seasons is not None and problem.kernel != SINGLE and len(problem.raw) <= MAX_DENSE_ROWS:
-            settings["process"] = "dense"
+        settings |= _of_seasons(problem) if has_seasons else {}
         with (
             evaluations(f"fitting by {method} to {len(problem.raw)} rows"), warnings.catch_warnings(),
             nullcontext() if inducing is None else sharded(), saved,
@@ -139,6 +138,17 @@ def _seasons(series: bool, season: str | None, kernel: str | None) -> tuple[str,
         raise typer.BadParameter("it names the seasons of --series without --kernel, whose terms include its own",
                                  param_hint="--season")  # fmt: skip
     return words(season or "") if series and kernel is None else None
+
+
+def _of_seasons(problem: Problem) -> dict[str, Any]:
+    """The process of a series with seasons."""
+    from quantprop.tables.series import MAX_DENSE_ROWS, process_for
+
+    found = process_for(n := len(problem.raw))
+    if n > MAX_DENSE_ROWS:
+        note(f"note: {n} rows: the series is represented by {found}, and fast variation is independent between "
+             "rows; --kernel with terms of time is exact, and takes longer")  # fmt: skip
+    return {"process": found}
 
 
 def _kernel(given: str | None, single: dict[str, bool]) -> str:

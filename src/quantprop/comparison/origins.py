@@ -15,7 +15,7 @@ from quantprop.comparison.compare import Division, Report, forecast_of
 from quantprop.comparison.scores import DRAWS_PER_ROW, NumberForecast, fraction_below, joined
 from quantprop.runtime.listing import Listing
 from quantprop.tables import Problem
-from quantprop.tables.series import MAX_DENSE_ROWS
+from quantprop.tables.series import process_for
 
 MAX_SMOOTHED = 60  # rows of a season that exponential smoothing has a state for
 
@@ -49,10 +49,10 @@ def backtest(
 ) -> Listing:  # fmt: skip
     """Score forecasts from rolling origins.
 
-    Each problem is learned from the rows before every origin. The seasonal naive forecast repeats the last season; its
-    variance is that of seasonal differences, and grows by as much with every season ahead. Exponential smoothing has
-    additive errors and trend, and the shortest season of up to 60 rows (statsmodels, if it is installed). Both take
-    rows as equally spaced, and their distributions are Gaussian.
+    Each problem is learned from the rows before every origin, above 2,500 rows with 256 inducing points. The seasonal
+    naive forecast repeats the last season; its variance is that of seasonal differences, and grows by as much with
+    every season ahead. Exponential smoothing has additive errors and trend, and the shortest season of up to 60 rows
+    (statsmodels, if it is installed). Both take rows as equally spaced, and their distributions are Gaussian.
 
     Args:
         problems: Learning problems of the same rows that differ in their kernels, by name.
@@ -75,10 +75,11 @@ def backtest(
     for name, problem in problems.items():
         for train, test in division.splits:
             report(name, len(found.setdefault(name, [])), size)
-            process = "dense" if len(train) <= MAX_DENSE_ROWS else "auto"
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found[name].append(forecast_of(problem, problem.fit(method, train, process=process), test))
+                found[name].append(
+                    forecast_of(problem, problem.fit(method, train, process=process_for(len(train))), test)
+                )
         report(name, size, size)
     days = np.unique(_times(one))
     lengths = {name: max(1, round(period / float(np.median(np.diff(days))))) for name, period in seasons.items()}

@@ -17,19 +17,21 @@ from quantprop.kernels import Constant, Matern12, Matern32, Periodic, Sum
 from quantprop.kernels.grammar import quoted
 from quantprop.kernels.structure import summands
 from quantprop.learning.fitting import fit
-from quantprop.model import Model
+from quantprop.model import DEFAULT_PROCESS, Model
+from quantprop.priors import Inducing
+from quantprop.priors.base import Process
 from quantprop.runtime.names import check_name
 from quantprop.tables.encoding import Column, learned
 from quantprop.tables.problems import Problem, problem
 from quantprop.tables.reading import Table, TableError, as_table, is_number
 from quantprop.tables.roles import Roles
-from quantprop.tables.targets import REAL
+from quantprop.tables.targets import JOINT, REAL
 
 SEASONS = {"day": 1.0, "week": 7.0, "year": 365.25}  # days
 MIN_CYCLES, MIN_ROWS_PER_CYCLE = 2.0, 4.0
 MIN_GAIN = 3.0  # nats of log evidence: a Bayes factor of 20
 MAX_ROWS = 400  # drawn at random, on which seasons are compared
-MAX_DENSE_ROWS = 2500  # a model with seasons takes less time in state-space form if there are more
+MAX_DENSE_ROWS, POINTS = 2500, 256  # a series of more rows has inducing points
 FTOL = 1e-4  # relative gain of a step at which these fits stop
 TREND, NEAR, SEASON = LogNormal(0.5, 1.0), LogNormal(0.02, 1.5), LogNormal(1.0, 1.0)  # lengthscales; of times in [0, 1]
 VARIANCE = LogNormal(0.3, 1.5)
@@ -116,6 +118,11 @@ def seasons(
     return Seasons(formula + "".join(effects), gains, chosen, len(rows))
 
 
+def process_for(rows: int) -> Process:
+    """The process of a series with seasons: exact, or with inducing points if there are many rows."""
+    return DEFAULT_PROCESS if rows <= MAX_DENSE_ROWS else Inducing(POINTS)
+
+
 def _gains(evidence: Callable[[frozenset[str]], float], names: Sequence[str], least: float) -> dict[str, float]:
     """The gain of each season; the one of the smallest gain is omitted while that is below `least`."""
     left, gains = frozenset(names), {}
@@ -169,7 +176,7 @@ def _fitted(one: Problem, rows: np.ndarray, x: np.ndarray, periods: Sequence[flo
                              "function of time; pass a kernel with terms of time")  # fmt: skip
         y = np.where(y == np.unique(y)[-1], 1.0, -1.0)
     if isinstance(likelihood, str):
-        likelihood = likelihoods.by_name(likelihood)()
+        likelihood = likelihoods.by_name("probit" if likelihood == JOINT else likelihood)()
     smooth = (Matern32(_start(VARIANCE), _start(TREND)), Matern12(_start(VARIANCE), _start(NEAR)))
     periodic = (Periodic(_start(VARIANCE), _start(SEASON), Parameter(period, fixed=True)) for period in periods)
     kernel = reduce(Sum, (LEVEL, *smooth, *periodic))
