@@ -147,6 +147,18 @@ def test_effects_of_a_stack_are_those_of_its_models_by_weight():
         np.testing.assert_allclose(shares[name].share, wanted, atol=0.02)
 
 
+@pytest.mark.parametrize(
+    "kernel", [Linear(0.5), SquaredExponential() + Linear(0.5), SquaredExponential(), Constant(2.0)], ids=str
+)
+def test_what_a_column_without_variation_adds_is_in_the_level(kernel):
+    x = np.column_stack([np.linspace(-2.0, 2.0, 12), np.full(12, 3.0)])
+    solution = infer(Model(kernel, likelihoods.Gaussian(0.1)), x, np.sin(x[:, 0]) + 1.0, "ep")
+    found, mean = solution.components(x), solution.predict(x).mean
+    np.testing.assert_allclose(sum(own.mean for own in found.values()), mean, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(found["level"].mean, mean.mean(), rtol=0, atol=1e-10)
+    assert list(solution.sobol(20).shares) == ([] if isinstance(kernel, Constant) else ["0"])
+
+
 def test_effects_on_rank_normal_columns_are_those_on_the_scores():
     """The average over rows of the one other column."""
     x = X[:, [0, 2]]

@@ -159,6 +159,16 @@ def test_rows_are_told_under_the_constraint(increasing):
     np.testing.assert_allclose(told.predict(NEW).mean, again.predict(rows(NEW)).mean, atol=1e-5)
 
 
+def test_rows_that_contradict_the_constraint_are_told_aloud(increasing):
+    last = [[9.5], [9.7]]
+    with pytest.warns(UserWarning, match=r"contradict the constraint .* fit again"):
+        told = active.tell(increasing.fitted_, last, [-8.0, -12.0]).solution
+    slope = told.derivative(told.X, 0)
+    assert told.wrong(told.X) == pytest.approx(norm.sf(slope.mean / np.sqrt(slope.variance)).max(), abs=1e-12)
+    with pytest.raises(ValueError, match="components are not supported under constraints"):
+        increasing.solution_.components(X)
+
+
 @pytest.mark.parametrize("call", [
     lambda one: predict_many([one.posterior_], [NEW]), lambda one: one.posterior_.corrected(),
     lambda one: integrate(one.fitted_),

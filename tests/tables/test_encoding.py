@@ -42,6 +42,7 @@ def test_row_names_are_no_feature():
     shuffled = from_bytes(b"Unnamed: 0,x\n2,3\n1,4\n", "t.csv")
     assert learned(shuffled)[0].features == ("x",)
     assert learned(from_bytes(b"Unnamed: 0,x\n2,3\n2,4\n1,5\n", "t.csv"))[0].features == ("Unnamed: 0", "x")
+    assert learned(from_bytes(b',x\n"2",3\n"1",4\n', "t.csv"))[0].features == ("x",)
     cars = "\n".join(["rownames,x", *(f"car {i},{i % 7}" for i in range(60))])  # too many levels for a feature
     assert learned(from_bytes(cars.encode(), "t.csv"))[0].features == ("x",)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -154,7 +155,12 @@ def tell(model: M, X: Any, y: Any, *, weights: Any = None, exposure: Any = None,
     if isinstance(model, ShapedSolution):
         rows = Derivatives.rows(inputs(X, "X", features=model.X.shape[1]))
         whole: Any = tell(model.whole, rows, np.column_stack([y, np.zeros(len(rows))]), **given)
-        return model.of(whole, model.of_signs)  # pyright: ignore[reportReturnType]
+        told = model.of(whole, model.of_signs)
+        if (wrong := told.wrong(told.X)) > 0.5:
+            warnings.warn(f"tell: the new rows contradict the constraint on the shape of f (largest probability of a "
+                          f"wrong sign {wrong:.2g}), whose virtual rows stay where they are: fit again, which places "
+                          "more of them", stacklevel=2)  # fmt: skip
+        return told  # pyright: ignore[reportReturnType]
     task, n = task_of(model), len(model.X)
     likelihood, x = task.model.plain_likelihood, inputs(X, "X", features=model.X.shape[1])
     more = encode(likelihood, observed(y, likelihood, len(x)), (len(x),), exposure, trials)

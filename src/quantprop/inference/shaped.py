@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
+from scipy.special import ndtr
 
 from quantprop.core.data import inputs
 from quantprop.core.gaussian import Normal
@@ -56,6 +57,20 @@ class ShapedSolution(Solution):
         """The posterior of a derivative of f at new inputs."""
         x = inputs(Xnew, "Xnew", features=self.X.shape[1])
         return self.whole.predict(Derivatives.rows(x, column, order))
+
+    def components(self, Xnew: Any, order: int = 2) -> NoReturn:
+        """Refused: the kernel of an effect has no derivatives."""
+        raise ValueError("components are not supported under constraints on the shape of f: use sobol, or terms(X) of "
+                         "a sum of kernels")  # fmt: skip
+
+    def wrong(self, x: np.ndarray) -> float:
+        """The largest probability of a wrong sign at some inputs."""
+        rows, codes = self.whole.X[:, -1] != 0, self.whole.X[:, -1]
+        found = []
+        for code, sign in np.unique(np.column_stack([codes, self.whole.data.y[:, 0]])[rows], axis=0):
+            f = self.whole.predict(np.column_stack([x, np.full(len(x), code)]))
+            found.append(ndtr(-sign * f.mean / np.sqrt(f.variance)).max())
+        return float(max(found, default=0.0))
 
     def in_full(self, of: Parts, x: np.ndarray) -> tuple[Solution, Parts, np.ndarray]:
         """The posterior at all rows, and parts of f and inputs as it takes them."""

@@ -58,7 +58,8 @@ class Sobol:
     """Sobol indices of the components of f under the product of the distributions of the columns, largest first.
 
     Attributes:
-        shares: of each main effect and each interaction of two columns, and of all of more columns together.
+        shares: of each main effect and each interaction of two columns, and of all of more columns together. The
+            interval of the last is too narrow: it is that of the expected variance given f at the rows.
         totals: of each column, the sum over all components that contain it.
     """
 
@@ -71,6 +72,8 @@ class Sobol:
         sets = _sets(decomposition)
         each, rest = explained
         whole = each.sum(axis=0) + rest[0]
+        if not whole.any():  # f does not vary
+            return Sobol({}, {})
         found = {decomposition.name(some): Share.of(own / whole) for some, own in zip(sets, each, strict=True)}
         if rest[0].any():
             found[REST] = Share.of(rest[0] / whole)
@@ -220,17 +223,21 @@ def explained(solution: Solution, decomposition: Decomposition, count: int, seed
     values, vectors = np.linalg.eigh(k)
     values, vectors = values[keep := values > MIN_EIGENVALUE * values[-1]], vectors[:, keep]
     inverse = (vectors / values) @ vectors.T
-    v, found = inverse @ (wanted - f), []
-    for some in _sets(decomposition):
+    drawn, sets = inverse @ (wanted - f), _sets(decomposition)
+    found = np.zeros((len(sets), count))
+    for i, some in enumerate(sets):
         own = [one for one in functions if one.order >= len(some)]
-        at = sum(_kron([one.bases[i].nodes for i in some]) @ one.coefficients(some, v) for one in own)
-        found.append(np.sum(at**2, axis=0))
-    return Explained(np.array(found), _higher(functions, inverse, inverse @ wanted))
+        at = sum(_kron([one.bases[v].nodes for v in some]) @ one.coefficients(some, drawn) for one in own)
+        found[i] = np.sum(at**2, axis=0)
+    higher = _higher(functions, len(decomposition.names), inverse, inverse @ wanted)
+    return Explained(found, higher)
 
 
-def _higher(functions: list[_Function], inverse: np.ndarray, u: np.ndarray) -> Float[np.ndarray, "variables draws"]:
+def _higher(
+    functions: list[_Function], count: int, inverse: np.ndarray, u: np.ndarray
+) -> Float[np.ndarray, "variables draws"]:
     """The expected variance of components of a higher order, given K⁻¹ f."""
-    found = np.zeros((1 + len(functions[0].bases), u.shape[1]))
+    found = np.zeros((1 + count, u.shape[1]))
     high = [own for own in functions if own.order > LOW]
     for one, other in product(high, high):
         weighted = one.each * one.weights[:, None]

@@ -75,7 +75,10 @@ class EffectForm(Record):
         tied = self._of_variables(x, z) - a
         shift = (a - c)[:, :, 0], (b - c)[:, 0]
         if isinstance(self.kernel, Linear):
-            outside, inside = jnp.array([jnp.sum(a, axis=(0, 2)), jnp.ones(len(x))]), jnp.array([jnp.sum(c), 1.0])
+            same = kernel.about(self.points[0])  # of columns that do not vary, which are in the level
+            flat = kernel.variance * (1.0 - jnp.sum(self.member, axis=0)) * same
+            outside = jnp.array([jnp.sum(a, axis=(0, 2)) + kernel.about(x) @ flat, jnp.ones(len(x))])
+            inside = jnp.array([jnp.sum(c) + same @ flat, 1.0])
             return Covariances(outside, inside, tied, tied - b + c, jax.tree.map(jnp.zeros_like, shift))
         outside, inside = variance * jnp.prod(1.0 + a, axis=0)[:, 0], variance * jnp.prod(1.0 + c)
         outside, inside = jnp.tile(outside, (self.order + 1, 1)), jnp.tile(inside, self.order + 1)
@@ -139,5 +142,5 @@ def effect_form(kernel: Kernel, seen: tuple[int, ...], points: Any, variables: V
     orders = {SquaredExponential: len(columns), Linear: 1, Constant: 0}
     if type(kernel) not in orders:
         return None
-    member = np.array([np.isin(seen, own) for own in columns], dtype=float)
+    member = np.array([np.isin(seen, own) for own in columns], dtype=float).reshape(len(columns), len(seen))
     return EffectForm(kernel, points, variables.weights, member, orders[type(kernel)])

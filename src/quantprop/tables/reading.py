@@ -21,6 +21,7 @@ from quantprop.tables.parquet import PARQUET, TableError, polars_for, readable
 SEPARATORS = (",", ";", "\t")
 MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "NULL", "null", "None", "?"})
 STDIN = "-"
+FIRST = "rownames"  # a first column without a name, as R and pandas write it
 DECIMALS = (".", ",")
 MAX_SHOWN = 40  # letters of a cell in messages
 COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
@@ -213,9 +214,10 @@ def _with_point(cell: str) -> str:
 def _checked(
     names: tuple[str, ...], rows: tuple[tuple[str, ...], ...], lines: tuple[int, ...], source: str, unit: str
 ) -> Table:
+    if names[:1] == ("",) and FIRST not in names:
+        names = (FIRST, *names[1:])
     if "" in names:
-        raise TableError(f"{source}: column {names.index('') + 1} has no name; name it, or remove it "
-                         "(pandas writes its index without a name: to_csv(index=False))")  # fmt: skip
+        raise TableError(f"{source}: column {names.index('') + 1} has no name; name it, or remove it")
     if twice := {name for name, count in Counter(names).items() if count > 1}:
         raise TableError(f"{source}: two columns are called {min(twice)!r}; rename one")
     if all(is_number(name) for name in names):
