@@ -27,6 +27,15 @@ def test_the_season_of_the_data_is_found():
     assert str(found).startswith("seasons and the log evidence they add on 100 rows: week (+")
 
 
+def test_rows_that_occur_twice_do_not_hide_the_season():
+    """With them the evidence would have no bound as the noise vanishes."""
+    twice = np.append(np.arange(len(DAYS)), np.arange(20))
+    found = tables.seasons(series(date=DAYS[twice], y=SERIES["y"][twice]), "y")
+    assert (found.chosen, found.rows) == (("week",), len(DAYS))
+    once = tables.seasons(series(date=DAYS, y=SERIES["y"]), "y")
+    assert found.gains["week"] == pytest.approx(once.gains["week"], rel=0.01)  # y is standardised by all rows
+
+
 def test_the_gain_is_that_of_the_evidence_of_dense_algebra():
     """The formula's parameters, and the noise that is best for them, give nearly the evidence found; without the season
     it is less by more than the gain, since nothing is learned again.

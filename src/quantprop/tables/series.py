@@ -102,7 +102,10 @@ def seasons(
     time = time or _time(table, features)
     one = problem(table, target_name, likelihood, f"matern32({quoted(time)})", roles)
     days = one.raw[:, 0]
-    rows = np.sort(np.random.default_rng(0).permutation(len(days))[:MAX_ROWS])
+    known = np.arange(len(days))
+    if one.target.likelihood in REAL:  # a row that occurs twice would prove that there is no noise
+        known = np.sort(np.unique(np.column_stack([days, one.target.y]), axis=0, return_index=True)[1])
+    rows = np.sort(np.random.default_rng(0).permutation(known)[:MAX_ROWS])
     start, span = days.min(), np.ptp(days)
     periods = _periods(one, given, span, span / max(len(np.unique(days)) - 1, 1))
 
