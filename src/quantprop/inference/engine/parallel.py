@@ -19,6 +19,7 @@ GROWTH = 2.0  # a residual may grow by this factor in one step before it is undo
 SMALLEST_STEP = 1e-6
 MERIT_ROUNDING = 1e-10  # relative
 PATIENCE = 60  # sweeps; acceleration that has not converged by then circles a near-solution, which plain steps leave
+LINEAR_RESIDUAL = 1.0  # changes of sites that may be negative are extrapolated up to here
 
 
 class Memory(NamedTuple):
@@ -97,7 +98,8 @@ def solve_parallel(
     the prior and of its factor.
 
     A step that is not an improvement is undone, the memory dropped and the step halved; it grows back by doubling.
-    A method without a merit falls back to plain half steps after PATIENCE sweeps.
+    A method without a merit takes plain half steps after PATIENCE sweeps, and far from the solution if sites may be
+    negative.
     """
     problem = problem.for_sweeps()
     shapes = jax.eval_shape(swept, problem, start)
@@ -113,7 +115,8 @@ def solve_parallel(
     def sweep(s: SweepState):
         new, factor = swept(problem, s.trial)
         first = s.sweeps == 0
-        plain = (s.sweeps >= PATIENCE) & (not (problem.method.ascends and problem.prior.one_gaussian))
+        far = (s.accepted.residual > LINEAR_RESIDUAL) & problem.negative_sites
+        plain = ((s.sweeps >= PATIENCE) | far) & (not (problem.method.ascends and problem.prior.one_gaussian))
         good = first | improved(problem, new, s.accepted) | (plain & new.proper)
         memory = remember(s.memory, s.accepted)
         memory = memory._replace(held=jnp.where(good & ~plain & ~first, memory.held, 0))
