@@ -32,7 +32,7 @@ MIN_CYCLES, MIN_ROWS_PER_CYCLE = 2.0, 4.0
 MIN_GAIN = 3.0  # nats of log evidence: a Bayes factor of 20
 MAX_ROWS = 400  # drawn at random, on which seasons are compared
 MAX_DENSE_ROWS, POINTS = 2500, 256  # a series of more rows has inducing points
-FTOL = 1e-4  # relative gain of a step at which these fits stop
+FTOL = 1e-5  # relative gain of a step at which these fits stop
 TREND, NEAR, SEASON = LogNormal(0.5, 1.0), LogNormal(0.02, 1.5), LogNormal(1.0, 1.0)  # lengthscales; of times in [0, 1]
 VARIANCE = LogNormal(0.3, 1.5)
 LEVEL = Constant(Parameter(100.0, fixed=True))
