@@ -113,7 +113,7 @@ class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
             raise ValueError(f"monotone is a constraint on two classes; got {len(classes)}: merge classes, or model "
                              "ordered ones by GaussianProcessRegressor(likelihood='ordinal')")  # fmt: skip
         warm = [core.fitted.solution.sites for core in self._cores()] if self.warm_start else []
-        self._finish(self._learned(X, y, rows, classes, warm))
+        self._finish(self._shaped(list(starmap(build, self._problems(X, y, rows, classes, warm)))))
         self._warn()
         return self
 
@@ -137,7 +137,7 @@ class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
         codes(y, labels)  # raises for an unknown label
         X, y, rows = with_weight(X, y, given_rows(weights=sample_weight))
         if first:
-            cores = self._learned(X, y, rows, labels, [])
+            cores = self._shaped(list(starmap(build, self._problems(X, y, rows, labels, []))))
         else:
             cores = self._cores()
             for i, (chosen, positive) in enumerate(two_class_problems(y, labels, self.multi_class)):
@@ -148,9 +148,9 @@ class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
         self._warn()
         return self
 
-    def _learned(self, *given: Any) -> list[FittedCore]:
+    def _shaped(self, cores: list[FittedCore]) -> list[FittedCore]:
         options = self._fit_options(self.max_iter_predict)
-        return [with_shape(self, core, options) for core in starmap(build, self._problems(*given))]
+        return [with_shape(self, core, options) for core in cores]
 
     def _problems(self, X: np.ndarray, y: np.ndarray, rows: Rows, classes: np.ndarray, warm: list) -> Iterator[tuple]:
         """The models to learn, as arguments of `build`: one model for two classes or for all jointly; otherwise one
