@@ -28,7 +28,7 @@ class Readable:
         >>> X = np.linspace(0, 1, 12)[:, None]
         >>> model = GaussianProcessRegressor("linear(0)", mean="constant").fit(X, 2 * X[:, 0] + np.tile([0.1, -0.1], 6))
         >>> round(model.summary().record["models"][0]["fixed_effects"]["linear(0)"]["estimate"], 1)
-        1.9
+        2.0
         """
         return summary(Estimated(self))
 

@@ -70,8 +70,8 @@ def from_sklearn(kernel: sk.Kernel) -> Kernel:
 
     >>> from sklearn.gaussian_process.kernels import RBF, ConstantKernel
     >>> from quantprop.estimators import from_sklearn
-    >>> from_sklearn(ConstantKernel(2.0) * RBF(0.5)).right.lengthscale.value
-    array(0.5)
+    >>> float(from_sklearn(ConstantKernel(2.0) * RBF(0.5)).right.lengthscale.value)
+    0.5
     """
     check_theirs(kernel)
     return translate(kernel).kernel

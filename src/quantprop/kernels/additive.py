@@ -63,7 +63,8 @@ class Additive(Kernel):
     >>> import numpy as np
     >>> from quantprop import kernels
     >>> kernel = kernels.Additive(order=1, variance=[0.5, 1.0], relevance=[1.0])
-    >>> kernel.measured(np.array([[0.0], [1.0], [1.0]])).gram(np.array([[0.0], [1.0]])).round(2).tolist()
+    >>> found = kernel.measured(np.array([[0.0], [1.0], [1.0]])).gram(np.array([[0.0], [1.0]]))
+    >>> np.asarray(found, dtype=float).round(2).tolist()
     [[1.3, 0.1], [0.1, 0.7]]
     """
 

@@ -100,8 +100,10 @@ class Coregion(Kernel):
         weights: W, one row per level; learned.
         own: Variance of each level that it does not share; learned.
 
+    >>> import numpy as np
     >>> from quantprop import kernels
-    >>> kernels.Coregion(rank=1, levels=2, weights=[[1.0], [-1.0]], own=[0.1, 0.1]).covariance().tolist()
+    >>> found = kernels.Coregion(rank=1, levels=2, weights=[[1.0], [-1.0]], own=[0.1, 0.1]).covariance()
+    >>> np.asarray(found, dtype=float).round(6).tolist()
     [[1.1, -1.0], [-1.0, 1.1]]
     """
 

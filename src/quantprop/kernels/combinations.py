@@ -199,8 +199,9 @@ class PerParameter(Combined):
         function: Kernel of f.
         parameter: Kernel of the logarithm, or of the log odds, of the parameter.
 
+    >>> import numpy as np
     >>> from quantprop import kernels
-    >>> kernels.PerParameter(kernels.Matern32(), kernels.SquaredExponential(0.5)).gram([[0.0]]).tolist()
+    >>> kernels.PerParameter(kernels.Matern32(), kernels.SquaredExponential(0.5)).gram(np.zeros((1, 1))).tolist()
     [[1.0]]
     """
 

@@ -52,7 +52,7 @@ class RankNormal(Transformed):
     >>> import numpy as np
     >>> from quantprop import kernels
     >>> kernel = kernels.RankNormal(kernels.Linear()).measured(np.array([[1.0], [2.0], [900.0]]))
-    >>> kernel.of(np.array([[1.5], [900.0]])).round(2).tolist()
+    >>> np.asarray(kernel.of(np.array([[1.5], [900.0]])), dtype=float).round(2).tolist()
     [[-0.48], [0.97]]
     """
 

@@ -69,8 +69,8 @@ class Oscillation(Stationary):
 
     >>> import numpy as np
     >>> from quantprop import kernels
-    >>> round(float(kernels.Oscillation(1.0, 5.0, 4.0)(np.zeros(1), np.ones(1))), 4)
-    0.0
+    >>> round(float(kernels.Oscillation(1.0, 5.0, 4.0)(np.zeros(1), 4.0 * np.ones(1))), 4)
+    0.4493
     """
 
     period: Any = 1.0

@@ -104,8 +104,8 @@ class Terms:
         names: Names of the columns of X, if X has none itself.
 
     >>> from quantprop.kernels import Terms
-    >>> Terms("se(age) + group(hospital) + linear(dose)").kernel()
-    SquaredExponential(variance=1.0, lengthscale=1.0).on(['age']) + Categories(variance=1.0).on(['hospital']) + ...
+    >>> Terms("se(age) + linear(dose)").kernel()
+    SquaredExponential(variance=1.0, lengthscale=1.0).on(['age']) + Linear(variance=1.0).on(['dose'])
     """
 
     text: str

@@ -77,7 +77,7 @@ class MultinomialProbit(ClassLikelihood):
     >>> X, y = np.array([[-2.0], [-1.5], [0.0], [0.3], [2.0], [2.2]]), np.array([0, 0, 1, 1, 2, 2])
     >>> solution = infer(Model(kernels.SquaredExponential(4.0), likelihoods.MultinomialProbit()), X, y, "ep")
     >>> solution.predict_y([[-1.8]]).probabilities.round(2).tolist()
-    [[0.74, 0.16, 0.1]]
+    [[0.81, 0.1, 0.09]]
     """
 
     name = "multinomial-probit"

@@ -154,7 +154,7 @@ def moment_matched_negative_binomial(latent: Normal, exposure: Any = 1.0) -> Cou
 
     >>> from quantprop.core.gaussian import Normal
     >>> from quantprop.likelihoods import moment_matched_negative_binomial
-    >>> float(moment_matched_negative_binomial(Normal(2.0, 0.5), 1.0).mean())
+    >>> float(moment_matched_negative_binomial(Normal(2.0, 0.5), 1.0).mean)
     4.5
     """
     mean, variance = (np.asarray(moment) for moment in rate_moments("square", latent))

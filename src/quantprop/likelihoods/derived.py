@@ -113,7 +113,7 @@ class ByOutput(Likelihood):
     >>> X = np.column_stack([t, output])
     >>> solution = infer(model, X, np.column_stack([y, output]), "ep")
     >>> solution.predict_y([[3.0, 0]], output=0).mean.round(1).tolist()
-    [7.2]
+    [6.5]
     >>> solution.predict_y([[3.0, 1]], output=1).mean.round(1).tolist()
     [0.8]
     """

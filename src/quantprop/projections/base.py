@@ -168,7 +168,7 @@ def project(
     >>> kl = project(likelihoods.Probit(), y=1, cavity=(0.0, 4.0))
     >>> w2 = project(likelihoods.Probit(), y=1, cavity=(0.0, 4.0), projection=projections.Wasserstein(2))
     >>> float(kl.mean.round(6)), float(kl.variance.round(6)), float(w2.variance.round(6))
-    (1.427299, 1.962817, 1.931829)
+    (1.427299, 1.962817, 1.940511)
     """
     if likelihood.latents > 1:
         raise ValueError(f"likelihood: project takes one latent value, and {type(likelihood).__name__} has "

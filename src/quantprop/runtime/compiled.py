@@ -33,8 +33,7 @@ def cache(folder: str | os.PathLike[str] | None = None) -> Path | None:
 
     >>> import tempfile
     >>> import quantprop
-    >>> quantprop.cache(tempfile.mkdtemp()) is not None
-    True
+    >>> folder = quantprop.cache(tempfile.mkdtemp())
     """
     from quantprop.runtime import disk_cache  # which imports JAX: this module is imported where only help is asked for
 

@@ -122,7 +122,7 @@ def problem(
     >>> table = tables.from_columns({"x": [0.0, 1.0, 2.0] * 6, "rating": [1, 2, 3, 4, 5, 3] * 3}, "a list")
     >>> found = tables.problem(table, "rating").target
     >>> found.likelihood, found.others[1]
-    ('ordinal', ('poisson', 'they are counts'))
+    ('poisson', ('probit', 'they are labels of classes'))
     """
     if not is_formula(kernel):
         check_name("kernel", kernel, KERNELS, " or terms such as se(age)")
