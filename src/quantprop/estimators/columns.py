@@ -34,11 +34,11 @@ class Coding:
     levels: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
     def matrix(self, X: Any) -> Any:
-        """X of a frame, as numbers; an array as it is; dates as days since 1970. Levels unseen in training get codes
-        of their own.
+        """Columns of a frame, as numbers, dates as days since 1970; an array as it is. Levels unseen in training get
+        codes of their own.
         """
         if not self.names:
-            return in_days(X)
+            return X
         _check_frame(X, self.names)
         levels = {self.names[i]: levels for i, levels in self.levels}
         columns = (_codes(X[name], name, levels[name]) if name in levels else _numbers(X, name) for name in self.names)
