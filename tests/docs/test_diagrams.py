@@ -60,3 +60,10 @@ def test_contracts_are_those_of_the_classes(file, base, folder, maps):
     assert all(issubclass(getattr(package, name), above) for name in listed if hasattr(package, name))
     exported = {name for name, thing in vars(package).items() if isinstance(thing, type) and issubclass(thing, above)}
     assert exported - {base} <= set(listed)
+
+
+def test_the_page_names_every_module_below_the_estimators():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    folders = ("runtime", "core", "numerics", "kernels", "inference", "learning", "tables", "comparison", "storage")
+    modules = [path for folder in folders for path in (DIAGRAMS.SOURCE / folder).glob("[a-z]*.py")]
+    assert not [path.name for path in modules if f"`{path.stem}`" not in text and f"{path.stem}.py" not in text]
