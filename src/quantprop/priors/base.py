@@ -190,7 +190,8 @@ class Linearised(Response):
     """Both derivatives of `condition`."""
 
     forward: Any  # of the marginals, in the moves
-    backward: Any  # of marginals and log-determinant, in the prior and the moves
+    backward: Any  # of marginals and log-determinant, in the moves
+    of_prior: Any  # and in the prior, which an adjoint equation does not ask for
     rest: Moves
 
     @staticmethod
@@ -206,20 +207,21 @@ class Linearised(Response):
             return answer, new.log_determinant
 
         _, forward = jax.linearize(lambda moves: moved(prior, moves)[0], rest)
-        _, backward = jax.vjp(moved, prior, rest)
-        return Linearised(forward, backward, rest)
+        _, backward = jax.vjp(lambda moves: moved(prior, moves), rest)
+        _, of_prior = jax.vjp(lambda prior: moved(prior, rest), prior)
+        return Linearised(forward, backward, of_prior, rest)
 
     def answer(self, moves: Moves) -> Moves:
         return self.forward(moves)
 
     def sent_back(self, by: Moves) -> Moves:
-        return self.backward((by, jnp.zeros(())))[1]
+        return self.backward((by, jnp.zeros(())))[0]
 
     def of_determinant(self) -> Moves:
-        return self.backward((self.rest, jnp.ones(())))[1]
+        return self.backward((self.rest, jnp.ones(())))[0]
 
     def to_prior(self, by: Cotangent) -> Prior:
-        found, _ = self.backward((by.answer, by.log_determinant))
+        (found,) = self.of_prior((by.answer, by.log_determinant))
         return changed(found, mean=found.mean + by.mean)
 
 

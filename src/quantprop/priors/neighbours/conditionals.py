@@ -26,8 +26,8 @@ from quantprop.priors.neighbours.bases import Bases
 
 SMALLEST = 8  # rows of a matrix that is not divided further
 DEVICE_CHUNK = 2**30  # bytes of what a chunk gathers: an accelerator starts hundreds of programs for each
-INVERSE = "inverse of a small matrix"
-KEPT = jax.checkpoint_policies.save_only_these_names(INVERSE)  # for derivatives; the rest is computed again
+SOLVED = "solutions of a row's equations"
+KEPT = jax.checkpoint_policies.save_only_these_names(SOLVED)  # for derivatives; the rest is computed again
 
 
 class Rows(Record):
@@ -78,19 +78,29 @@ class Residual(Record):
         own = self.bases.scale * self.kernel.diagonal(at) - jnp.sum(v**2, axis=1)
         return Rows(neighbours, at, jnp.maximum(own, 0.0), v)  # below 0 it is rounding
 
-    def of(self, row: Rows) -> tuple[Float[Array, "m m"], Float[Array, " m"]]:
+    def near(self, row: Rows) -> Float[Array, "m M"]:
+        """V_N of one value: gathered once, since its derivative is a sum over all rows that see a row."""
+        return self.v[indices(row.neighbours)]
+
+    def of(self, row: Rows, others: Float[Array, "m M"]) -> tuple[Float[Array, "m m"], Float[Array, " m"]]:
         """R_NN and R_Ni of one value, computed now unless they are stored."""
         if isinstance(row, Blocks):
             return row.among, row.ties
-        near, scale = indices(row.neighbours), self.bases.scale
-        there, others = self.x[near], self.v[near]
+        there, scale = self.x[indices(row.neighbours)], self.bases.scale
         among = scale * self.bases.kernel.gram(there) - others @ others.T
         ties = scale * self.kernel.cross(row.at[None], there)[0] - others @ row.v
         return among, jnp.where(row.neighbours >= 0, ties, 0.0)
 
+    def product(self, row: Rows, others: Float[Array, "m M"], b: Float[Array, " m"]) -> Float[Array, " m"]:
+        """R_NN b of one value."""
+        if isinstance(row, Blocks):
+            return row.among @ b
+        gram = self.bases.kernel.gram(self.x[indices(row.neighbours)])
+        return self.bases.scale * (gram @ b) - others @ (others.T @ b)
+
     def stored(self, rows: Rows) -> Blocks:
         """The covariances of all rows, for many uses."""
-        return Blocks(rows.neighbours, rows.at, rows.own, rows.v, *by_row(self.of, rows))
+        return Blocks(rows.neighbours, rows.at, rows.own, rows.v, *by_row(lambda row: self.of(row, self.near(row)), rows))
 
 
 def by_row(function: Callable, rows: Rows) -> Any:
@@ -104,25 +114,34 @@ def by_row(function: Callable, rows: Rows) -> Any:
 
 
 def conditional(rows: Rows, residual: Residual, sites: Natural) -> Conditional:
-    """Every row given u and its neighbours under their sites."""
+    """Every row given u and its neighbours under their sites.
+
+    What solves the equations has no derivatives. Those of a, w, r and c are written out, with left = R_Ni − R_NN b at
+    fixed b, in which an m × M product stays a vector:
+
+        δc = (I + R S)⁻¹ (δleft − R_NN c δτ),   δb = (I + S R)⁻¹ (c δτ + τ δleft),   δr = δR_ii − b (δR_Ni + δleft) − c² δτ.
+    """
 
     def one(row: Rows) -> Conditional:
-        near, there = indices(row.neighbours), row.neighbours >= 0
-        nu, tau = (jnp.where(there, part[near], 0.0) for part in (sites.nu, sites.tau))
-        among, ties = residual.of(row)
-        b = solved(jnp.eye(len(tau)) + tau[:, None] * among, tau * ties)
-        c = ties - among @ b
-        return Conditional(c @ nu, row.v - b @ residual.v[near], row.own - ties @ b, c)
+        near, others = indices(row.neighbours), residual.near(row)
+        nu, tau = (jnp.where(row.neighbours >= 0, part[near], 0.0) for part in (sites.nu, sites.tau))
+        among, ties = residual.of(row, others)
+        among, fixed_tau = jax.lax.stop_gradient((among, tau))
+        inverse, b, c, weight, pull = _solved(among, *jax.lax.stop_gradient((ties, nu, tau)))
+        left, tau = (part - jax.lax.stop_gradient(part) for part in (ties - residual.product(row, others, b), tau))
+        a = c @ nu + weight @ left - (pull * c) @ tau
+        w = row.v - (b + inverse @ (c * tau + fixed_tau * left)) @ others
+        r = row.own - ties @ b - b @ left - c**2 @ tau
+        return Conditional(a, w, r, c + inverse.T @ (left - among @ (c * tau)))
 
     return by_row(one, rows)
 
 
-def solved(matrix: Float[Array, "m m"], right: Float[Array, " m"]) -> Float[Array, " m"]:
-    """matrix⁻¹ right, whose derivatives use the same inverse."""
-    inverse = checkpoint_name(inverted(jax.lax.stop_gradient(matrix)), INVERSE)
-    return jax.lax.custom_linear_solve(
-        lambda x: matrix @ x, right, lambda _, y: inverse @ y, transpose_solve=lambda _, y: inverse.T @ y
-    )
+def _solved(among: Array, ties: Array, nu: Array, tau: Array) -> tuple[Array, ...]:
+    """(I + S R)⁻¹, b, c, (I + S R)⁻¹ ν and R (I + S R)⁻¹ ν, the neighbours' means."""
+    inverse = inverted(jnp.eye(len(tau)) + tau[:, None] * among)
+    b, weight = inverse @ (tau * ties), inverse @ nu
+    return tuple(checkpoint_name(part, SOLVED) for part in (inverse, b, ties - among @ b, weight, among @ weight))
 
 
 def inverted(matrix: Float[Array, "m m"]) -> Float[Array, "m m"]:
