@@ -271,12 +271,12 @@ def test_a_joint_posterior_is_that_of_what_neighbours_leave_of_each_value():
 
 def test_effects_of_levels_are_those_of_exact_inference():
     rng = np.random.default_rng(4)
-    frame = pd.DataFrame({"x": rng.uniform(size=90), "ward": rng.choice(["a", "b", "c", "d"], 90)})
+    frame = pd.DataFrame({"x": rng.uniform(size=32), "ward": rng.choice(["a", "b", "c", "d"], 32)})
     y = rng.poisson(np.exp(np.sin(6.0 * frame["x"]) + 0.5 * (frame["ward"] == "b")))
     fits = [
         GaussianProcessRegressor("se(x) + group(ward)", likelihood="poisson", method="ep", optimizer=None,
                                  process=process).fit(frame, y)
-        for process in (Dense(), Neighbours(90))
+        for process in (Dense(), Neighbours(32))
     ]  # fmt: skip
     exact, near = (one.levels("ward").frame() for one in fits)
     assert list(near["level"]) == list(exact["level"]) == ["a", "b", "c", "d"]

@@ -100,7 +100,8 @@ class Residual(Record):
 
     def stored(self, rows: Rows) -> Blocks:
         """The covariances of all rows, for many uses."""
-        return Blocks(rows.neighbours, rows.at, rows.own, rows.v, *by_row(lambda row: self.of(row, self.near(row)), rows))
+        among, ties = by_row(lambda row: self.of(row, self.near(row)), rows)
+        return Blocks(rows.neighbours, rows.at, rows.own, rows.v, among, ties)
 
 
 def by_row(function: Callable, rows: Rows) -> Any:
@@ -119,7 +120,8 @@ def conditional(rows: Rows, residual: Residual, sites: Natural) -> Conditional:
     What solves the equations has no derivatives. Those of a, w, r and c are written out, with left = R_Ni − R_NN b at
     fixed b, in which an m × M product stays a vector:
 
-        δc = (I + R S)⁻¹ (δleft − R_NN c δτ),   δb = (I + S R)⁻¹ (c δτ + τ δleft),   δr = δR_ii − b (δR_Ni + δleft) − c² δτ.
+        δc = (I + R S)⁻¹ (δleft − R_NN c δτ),   δb = (I + S R)⁻¹ (c δτ + τ δleft),
+        δr = δR_ii − b (δR_Ni + δleft) − c² δτ.
     """
 
     def one(row: Rows) -> Conditional:
