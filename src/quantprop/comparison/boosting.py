@@ -51,7 +51,6 @@ def described(likelihood: str) -> str:
 
 
 def forecast(problem: Problem, train: np.ndarray, test: np.ndarray) -> Forecast:
-    """The forecast of some rows by a model of others."""
     import sklearn.ensemble  # noqa: F401  # whose threads can be limited once it is there
 
     target = problem.target
@@ -65,7 +64,6 @@ def forecast(problem: Problem, train: np.ndarray, test: np.ndarray) -> Forecast:
 
 
 def _distribution(problem: Problem, train: np.ndarray, test: np.ndarray) -> Any:
-    """The distribution of y at some rows, of SciPy or like it."""
     from scipy import stats
 
     y, rows, likelihood, x = problem.target.y, problem.target.rows, problem.target.likelihood, problem.raw[test]
@@ -130,7 +128,6 @@ def _log(p: np.ndarray) -> np.ndarray:
 
 
 def _scored(of: Any, y: np.ndarray, seed: int) -> NumberForecast:
-    """The distributions and the outcomes as scores take them."""
     rng = np.random.default_rng(seed)
     if hasattr(of, "logpmf"):
         drawn = of.rvs(size=(DRAWS_PER_ROW, len(y)), random_state=rng)

@@ -264,7 +264,6 @@ def _evaluated(
 
 
 def _boosted(problem: Problem, division: Division, report: Report) -> Evaluated:
-    """Gradient boosting on every split."""
     done: list[Fold] = []
     for train, test in division.splits:
         report(BOOSTING, len(done), len(division.splits))
@@ -276,7 +275,6 @@ def _boosted(problem: Problem, division: Division, report: Report) -> Evaluated:
 
 
 def forecast_of(problem: Problem, model: TableModel, rows: np.ndarray) -> Forecast:
-    """The forecast of some rows of a problem, beside the outcomes."""
     x = model.encoding.standardised(problem.raw[rows])
     y, estimator = problem.target.y[rows], model.estimator
     if isinstance(estimator, GaussianProcessClassifier):

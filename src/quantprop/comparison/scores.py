@@ -111,7 +111,6 @@ Forecast = ClassForecast | NumberForecast
 
 
 def joined(parts: list[Forecast]) -> Forecast:
-    """The forecasts of several sets of rows as one."""
     kind = type(parts[0])
     return kind(*(np.concatenate([getattr(part, name) for part in parts]) for name in kind.__dataclass_fields__))
 

@@ -45,7 +45,6 @@ def first_bad(bad: np.ndarray, values: np.ndarray, name: str) -> str:
 
 
 def check_entries(bad: np.ndarray, values: np.ndarray, name: str, problem: str) -> None:
-    """Raise ValueError for the first bad entry, if there is one."""
     if bad.any():
         raise ValueError(f"{first_bad(bad, values, name)}{problem}")
 
@@ -117,7 +116,6 @@ def real_array(values: Any, name: str, ndim: int | None = None) -> Float[np.ndar
 
 
 def finite_array(values: Any, name: str, ndim: int | None = None) -> Float[np.ndarray, "..."]:
-    """A float64 array without NaN or infinity."""
     array = real_array(values, name, ndim)
     check_entries(~np.isfinite(array), array, name, ": NaN and infinity are not allowed")
     return array

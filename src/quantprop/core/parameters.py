@@ -100,7 +100,6 @@ def is_parameter(node: Any) -> TypeGuard[Parameter]:
 
 
 def map_parameters(function: Callable[[Parameter], Any], tree: Any) -> Any:
-    """The tree with every Parameter replaced by a function of it."""
     return jax.tree.map(lambda node: function(node) if is_parameter(node) else node, tree, is_leaf=is_parameter)
 
 

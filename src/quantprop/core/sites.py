@@ -137,5 +137,4 @@ def change(marginal: Marginal, c: Float[Array, "2 ..."], s: Float[Array, "2 ..."
 def moved(
     marginal: Marginal, site: Natural, c: Float[Array, "2 ..."], s: Float[Array, "2 ..."]
 ) -> tuple[Marginal, Natural]:
-    """Marginals and sites after a small move."""
     return jax.tree.map(jnp.add, (marginal, site), change(marginal, c, s))

@@ -42,8 +42,6 @@ class Dataset:
 
 @dataclass(frozen=True)
 class _Recipe:
-    """Recipe of one data set from its files, and its description."""
-
     files: Sequence[str]  # concatenated in this order; rows with an empty field are left out
     about: str  # what a row is
     coding: str  # what y is
@@ -105,7 +103,6 @@ def load(name: str, variant: str = "clean") -> Dataset:
 
 
 def _read(files: Sequence[str]) -> tuple[list[str], np.ndarray]:
-    """Return the column names and the complete rows of the files, one after the other."""
     columns: list[str] = []
     rows: list[list[float]] = []
     for file in files:

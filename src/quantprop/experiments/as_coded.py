@@ -45,8 +45,6 @@ TOL = 1e-6  # residual at which an end counts as converged after all
 
 
 class Clipped(Method):
-    """A method whose site precisions are at least machine epsilon."""
-
     method: Method
 
     def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
@@ -112,14 +110,12 @@ class Walk:
     evaluations: int = 0
 
     def to(self, theta: np.ndarray) -> Found:
-        """The objective at θ."""
         point = visited(self.landscape, theta, self.sites)
         self.sites = point.out.at.sites if bool(point.out.at.proper) else self.sites
         self.evaluations += 1
         return point
 
     def negated(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """The negative objective and its gradient, for a minimiser."""
         point = self.to(theta)
         return -float(point.value), -np.asarray(point.gradient)
 

@@ -37,7 +37,6 @@ class Batched:
     """
 
     def carry_out(self, units: list[Unit]) -> Results:
-        """Each unit with its rows."""
         if any(unit.experiment.variant == "code" for unit in units):
             raise ValueError("variant code follows the authors' program step by step: leave --batched out")
         groups = [list(group) for _, group in groupby(units, key=lambda unit: unit.experiment.dataset)]
@@ -100,7 +99,6 @@ class Case:
     notes: list[str] = field(default_factory=list)
 
     def starts(self, method: str) -> list[Model]:
-        """The start of learning by the method."""
         at_ep = hyperparameters_of_ep(self.experiment, method, self.ep)
         return starts(self.experiment, method, self.parts.x.shape[1], at_ep)
 
@@ -148,7 +146,6 @@ def _successes(work: Callable[..., Any], cases: list[Case], *columns: Any) -> tu
 
 
 def _fitted(cases: list[Case], begin: list[list[Model]], method: str) -> list[list[Fitted]]:
-    """The ends of all cases, for each of the starts that they have."""
     if not cases:
         return []
     first, x, y = cases[0].experiment, [case.parts.x for case in cases], [case.parts.y for case in cases]

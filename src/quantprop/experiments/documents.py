@@ -24,8 +24,6 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, what is to be said below it, and its tables."""
-
     title: str
     about: str
     sheets: tuple[Sheet, ...]
@@ -33,8 +31,6 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A title, what must be known to read on, sections, and notes after them."""
-
     title: str
     lead: str
     sections: tuple[Section, ...]
@@ -55,7 +51,6 @@ def _blocks(document: Document, heading: Callable, text: Callable, table: Callab
 
 
 def markdown(document: Document) -> str:
-    """The document as GitHub renders it."""
     return "\n\n".join(_blocks(document, lambda level, text: f"{'#' * level} {_md(text)}", _md, _md_table)) + "\n"
 
 

@@ -49,7 +49,6 @@ def carry_out(experiment: Experiment, method: str, ep: Row | None = None) -> Row
 
 
 def row_of(experiment: Experiment, method: str, result: dict[str, Any], notes: list[str], seconds: float) -> Row:
-    """A result as a row, notes added to its status."""
     result = {**result, "status": "; ".join([result["status"], *notes])}
     about = {**asdict(experiment), "method": method, "seed": experiment.seed}
     return Row(**about, **result, seconds=seconds, versions=versions())
@@ -71,14 +70,12 @@ def _notes() -> Iterator[list[str]]:
 
 @cache
 def versions() -> dict[str, str]:
-    """The settings and versions of a result."""
     packages = {name: version(name) for name in ("numpy", "scipy", "jax", "jaxlib")}
     own = {"quantprop": quantprop.__version__, "python": platform.python_version()}
     return {**own, **packages, "machine": platform.machine(), "device": jax.default_backend()}
 
 
 def no_result(status: str) -> dict[str, Any]:
-    """The fields of a row without a result."""
     nothing = dict.fromkeys(("te", "ntll", "evidence", "sweeps", "evaluations"))
     return {**nothing, "hyperparameters": {}, "status": status, "converged": False, "forecasts": {}, "test": {}}
 
@@ -108,7 +105,6 @@ def hyperparameters_of_ep(experiment: Experiment, method: str, ep: Row | None) -
 def described(
     result: Learned, latent: Normal, y: np.ndarray, forecasts: dict[str, Forecast], more: dict[str, np.ndarray]
 ) -> dict[str, Any]:
-    """The fields of a row from a learned posterior and its predictions of the test rows."""
     if not (np.isfinite(latent.mean).all() and np.isfinite(latent.variance).all()):
         raise Failed(f"predictions are not finite, although learning reported: {result.status}")
     chosen = next(iter(forecasts.values()))

@@ -44,7 +44,6 @@ def write(folder: Path, rows: list[Row]) -> list[Path]:
 
 
 def figures(rows: Iterable[Row]) -> Iterator[tuple[str, Figure]]:
-    """The figures that rows allow, by name."""
     for of, group in groupby(in_order(rows), key=setting):
         about = f"variant {of.variant}, {of.kernel} kernel, learned by {of.objective}"
         ending = "-".join(quote(part, safe="") for part in of if part not in ("isotropic", "evidence"))

@@ -22,8 +22,6 @@ class Failed(ValueError):
 
 
 class Learned(NamedTuple):
-    """A learned posterior, and how learning went."""
-
     solution: Solution
     value: float
     evaluations: int
@@ -44,7 +42,6 @@ def gradient_of(experiment: Experiment, method: str) -> str:
 
 
 def best_of(ends: Sequence[Fitted]) -> Learned:
-    """The best end by the objective."""
     usable = [end for end in ends if end.status.reason != "inference-failed"]
     if not usable:
         raise Failed("; ".join(f"{end.status}; {end.solution.status}" for end in ends))
@@ -70,7 +67,6 @@ def starts(experiment: Experiment, method: str, features: int, ep: Hyperparamete
 
 
 def hyperparameters(model: Model) -> dict[str, float | list[float]]:
-    """The learned parameters of a model by name, in natural units."""
     return {name: np.asarray(p.value).tolist() for name, p in named(declared(model)) if not p.fixed}
 
 

@@ -63,8 +63,6 @@ class Experiment:
 
 
 class TrainTest(NamedTuple):
-    """Training and test rows, as the model sees them."""
-
     x: Float[np.ndarray, "n d"]
     y: Float[np.ndarray, " n"]
     x_test: Float[np.ndarray, "k d"]

@@ -77,15 +77,12 @@ def entry(dataset: str, method: str) -> Entry | None:
 
 
 class Setting(NamedTuple):
-    """The subject of one table or one set of figures."""
-
     variant: str
     kernel: str
     objective: str
 
 
 def setting(row: Row) -> Setting:
-    """The setting that a row belongs to."""
     return Setting(row.variant, row.kernel, row.objective)
 
 
@@ -117,5 +114,4 @@ def label(dataset: str, split: str) -> str:
 
 
 def method_name(method: str) -> str:
-    """Name of a method in a table or figure."""
     return METHOD_NAMES.get(method, method)

@@ -67,7 +67,6 @@ class Row:
 
     @property
     def key(self) -> Key:
-        """The key of the row; there is one row per key."""
         return key_of(self, self.method)
 
     @property
@@ -77,7 +76,6 @@ class Row:
 
 
 def key_of(about: Any, method: str) -> Key:
-    """The key of the row of a method in an experiment, or in that of another row."""
     return (about.dataset, about.variant, about.kernel, about.objective, about.split, about.round, about.fold, method)
 
 
@@ -87,7 +85,6 @@ def to_json(row: Row) -> str:
 
 
 def from_json(line: str) -> Row:
-    """The row of a line, or an error that says what is wrong with it."""
     try:
         record: Any = json.loads(line)
     except ValueError as error:

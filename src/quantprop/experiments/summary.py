@@ -22,8 +22,6 @@ Pair = tuple[Row, Row]  # EP's row of one experiment, and the row of QP or anoth
 
 @dataclass(frozen=True)
 class Fraction:
-    """A count of a total."""
-
     count: int
     total: int
 
@@ -97,17 +95,14 @@ class MethodSummary:
 
     @property
     def paper(self) -> Entry | None:
-        """The paper's entry for this method and data set."""
         return published.entry(self.dataset, self.method)
 
     @property
     def te_difference(self) -> float | None:
-        """TE minus the paper's, in the paper's standard deviations."""
         return _in_deviations(self.te, self.paper and self.paper.te)
 
     @property
     def ntll_difference(self) -> float | None:
-        """NTLL minus the paper's, in the paper's standard deviations."""
         return _in_deviations(self.ntll, self.paper and self.paper.ntll)
 
 
@@ -178,7 +173,6 @@ def pairs(ep: Iterable[Row], other: Iterable[Row]) -> list[Pair]:
 
 
 def compare(matched: list[Pair]) -> AgainstEP:
-    """All counts over pairs."""
     ep, qp = variances(matched, "variance_at_ep")
     ep_ntll, qp_ntll = log_likelihoods(matched)
     return AgainstEP(
@@ -194,7 +188,6 @@ def _not_above(ep: np.ndarray, qp: np.ndarray) -> Fraction:
 
 
 def log_likelihoods(matched: list[Pair]) -> tuple[np.ndarray, np.ndarray]:
-    """EP's and the other's NTLL, one number per pair."""
     ep, other = (np.array([pair[at].ntll for pair in matched], dtype=np.float64) for at in (0, 1))
     return ep, other
 

@@ -50,7 +50,6 @@ class Plan:
         return tuple(method for method in METHODS if method in wanted)
 
     def experiments(self, dataset: str) -> list[Experiment]:
-        """All experiments on one data set."""
         about = (dataset, self.variant, self.kernel, self.objective)
         if dataset == "mining":
             return [Experiment(*about, self.split, seed) for seed in range(self.rounds or SEEDS)]
@@ -76,7 +75,6 @@ class Done(NamedTuple):
 
 
 def done(unit: Unit) -> Done:
-    """A unit carried out."""
     new: list[Row] = []
     ep = unit.ep
     for method in unit.methods:
@@ -136,6 +134,5 @@ def run(plan: Plan, folder: Path, workers: Workers, report: Report = lambda *_: 
 
 
 def planned(plan: Plan, there: list[Row]) -> list[Row]:
-    """The rows that a plan asks for."""
     wanted = {key_of(e, method) for name in plan.datasets for e in plan.experiments(name) for method in plan.order}
     return [row for row in there if row.key in wanted]

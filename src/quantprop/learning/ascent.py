@@ -51,11 +51,9 @@ class Ascent:
         self.reason = np.full(b, GOING)
 
     def unfinished(self) -> Int[np.ndarray, " k"]:
-        """Which problems still have a trial."""
         return np.flatnonzero(self.reason == GOING)
 
     def slope(self, rows: Int[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-        """The largest entry of the gradient that the bounds let through."""
         return steepness(self.gradient[rows], self.theta[rows], self.box)
 
     def incline(self, rows: Int[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:

@@ -218,6 +218,5 @@ class BatchSearch:
 
 
 def _usable(found: Found) -> np.ndarray:
-    """Return where inference converged and everything is finite."""
     numbers = np.isfinite(found.value) & np.isfinite(found.gradient).all(axis=1)
     return (found.out.reason == CONVERGED) & (found.adjoint_residual <= ADJOINT) & numbers

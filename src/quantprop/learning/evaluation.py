@@ -69,8 +69,6 @@ class Question(NamedTuple):
 
 
 class Precision(NamedTuple):
-    """Tolerance and limits of inference."""
-
     tol: Any
     max_sweeps: Any
 
@@ -89,7 +87,6 @@ class Found(NamedTuple):
 
 
 def prior(theta, parts: Declared, inputs: Inputs) -> tuple[Prior, Any]:
-    """Prior and plain likelihood at θ."""
     plain = unpacked(parts, theta)
     mean = jnp.broadcast_to(mean_at(plain.mean, inputs.x), (len(inputs.x),)) + 0.0
     return plain.process.prior(plain.kernel, mean, inputs.prepared), plain.likelihood

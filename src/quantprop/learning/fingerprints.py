@@ -37,7 +37,6 @@ def together(parts: Any) -> str:
 
 
 def of_numbers(tree: Any) -> str:
-    """The fingerprint of all numbers of a tree, as text."""
     made = hashlib.sha256()
     for leaf in jax.tree.leaves(tree):
         array = np.asarray(leaf, np.float64)

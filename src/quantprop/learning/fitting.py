@@ -197,7 +197,6 @@ def watched(report: Callable[[Step, int], None]) -> Iterator[None]:
 def fitted_at(
     landscape: Landscape, best: Point, trace: tuple[Step, ...], ending: Ending, loo: Any = None
 ) -> Fitted:  # fmt: skip
-    """The result at a point of a landscape."""
     if loo is None:
         loo = loo_at(landscape.method, best.likelihood, landscape.task, best.out.at)
     model = as_given(landscape.model, at(declared(landscape.model), best.theta))

@@ -63,7 +63,6 @@ class Point(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """True if inference converged and everything is finite."""
         return self.reason == "converged" and math.isfinite(self.value) and bool(np.isfinite(self.gradient).all())
 
 
@@ -111,7 +110,6 @@ class Landscape:
 
     @cached_property
     def parts(self) -> Declared:
-        """The model's parts, every number declared."""
         return declared_parts(self.model, self.task) if self.known_parts is None else self.known_parts
 
     @cached_property
@@ -125,7 +123,6 @@ class Landscape:
     @cached_property
     @float64
     def inputs(self) -> Inputs:
-        """The padded inputs, prepared."""
         return _inputs(packed(self.parts), self.unbounded, self.task.placed(self.task.padded))
 
     @cached_property
@@ -135,7 +132,6 @@ class Landscape:
 
     @cached_property
     def warm_starts(self) -> WarmStarts:
-        """Converged sites at the last usable points."""
         return WarmStarts(packed(self.parts)[None], _one(self.cold))
 
     @cached_property
@@ -163,7 +159,6 @@ class Landscape:
         self.warm_starts.add(ONE, theta[None], _one(self.padded_sites(sites)))
 
     def memory(self) -> Memory:
-        """Warm start of the next evaluation."""
         known = self.warm_starts.of_first(self.count)
         return known._replace(continues=self.continues, unresolved=self.unresolved)
 

@@ -85,7 +85,6 @@ OBJECTIVES: dict[str, type[Objective]] = {kind.name: kind for kind in (Evidence,
 
 
 def as_objective(objective: Objective | str) -> Objective:
-    """An objective by name or as given."""
     if isinstance(objective, Objective):
         return objective
     check_name("objective", objective, OBJECTIVES)

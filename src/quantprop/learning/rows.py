@@ -44,11 +44,9 @@ class Arrays:
         return len(self.x)
 
     def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """A range of rows."""
         return self.x[start:stop], self.y[start:stop]
 
     def take(self, numbers: Int[np.ndarray, " k"]) -> tuple[np.ndarray, np.ndarray]:
-        """Some rows."""
         return self.x[numbers], self.y[numbers]
 
 

@@ -110,7 +110,6 @@ class Climb:
         return self.tried(best, theta, float(loose(self.landscape, np.inf)))[1]
 
     def finished(self, best: Point, left: float) -> bool:
-        """Return whether a point, with so much left to gain, is an optimum."""
         return converged(left, best.value, self.slope(best), self.flat)
 
     def _climbed(self, best: Point, precision: Callable[[float], Any], steepest: float) -> tuple[Point, str]:

@@ -55,7 +55,6 @@ def with_noise_from(likelihood: Likelihood, size: Size) -> Likelihood:
 
 
 def variance_bounds(variance: float) -> tuple[float, float]:
-    """Bounds of a kernel's variance that starts at a value from the data."""
     return VARIANCE[0] * variance, VARIANCE[1] * variance
 
 
@@ -223,7 +222,6 @@ def _without_sight(correlations: Float[np.ndarray, " pairs"]) -> tuple[str, str]
 def warn_of_blindness(
     blind: tuple[str, str] | None, x: Float[np.ndarray, "n d"], name: str, remedy: str, stacklevel: int
 ) -> None:
-    """Warn of a kernel's blindness, if that was found."""
     if blind is not None:
         problem, change = blind
         warnings.warn(

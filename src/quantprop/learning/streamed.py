@@ -171,7 +171,6 @@ class StreamedLandscape:
         return made
 
     def start(self) -> None:
-        """Set the sites to the likelihood's own."""
         n, likelihood = len(self.rows), values(self.parts.likelihood)
         self.sites = Natural(np.zeros(n), np.zeros(n))
         for rows, x, data, weight in chunks(self.rows, likelihood, self.size):
@@ -181,7 +180,6 @@ class StreamedLandscape:
 
     @property
     def count(self) -> int:
-        """Number of rows."""
         return len(self.rows)
 
     @property
@@ -191,7 +189,6 @@ class StreamedLandscape:
 
     @cached_property
     def parts(self) -> Declared:
-        """The model's parts, every number declared."""
         return declared_parts(self.model, self.task)
 
     @cached_property

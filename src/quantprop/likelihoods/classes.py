@@ -124,7 +124,6 @@ class Softmax(ClassLikelihood):
     rules = (COARSE, FINE._replace(first=1))
 
     def log_prob(self, datum: Datum, f: Float[Array, " classes"]) -> Scalar:
-        """log p(y | f) of one class, f being the values of all functions."""
         return log_softmax(f)[jnp.asarray(datum.y, dtype=int)]
 
     def log_predictive(self, mean: Vectors, covariance: Matrices, lattices: Lattices) -> OverLattices:

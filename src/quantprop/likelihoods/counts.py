@@ -130,7 +130,6 @@ class CountForecast:
 
     @float64
     def log_prob(self, y: Any) -> np.ndarray:
-        """log P(y) of counts y."""
         counts = np.asarray(y, dtype=np.float64)
         if not is_count(counts).all():
             raise ValueError(f"y must hold counts 0, 1, 2, ...; got {counts[~is_count(counts)].flat[0]}")

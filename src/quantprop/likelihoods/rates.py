@@ -70,8 +70,6 @@ class Rate(Linked):
 
 
 class Counts(Rate):
-    """Base of likelihoods of counts."""
-
     support = "counts 0, 1, 2, ..."
     observes = "counts"
     scaled_by = frozenset({"exposure"})
@@ -100,7 +98,6 @@ def log_rate(link: RateLink, f: Any, unused: Any = False) -> Any:
 
 
 def rate(link: RateLink, f: Any, xp: Any = jnp) -> Any:
-    """g(f)."""
     if link == "exp":
         return xp.exp(f)
     return f * f if link == "square" else xp.logaddexp(f, 0.0)

@@ -100,7 +100,6 @@ def quadrature_moments(likelihood: Factor, tilted: Tilted, cavity: Normal) -> Mo
 
 
 def panel_moments(likelihood: Factor, datum: Datum, cavity: Normal) -> Moments:
-    """Moments of the tilted density by panels."""
     return quadrature_moments(likelihood, tilt(likelihood, datum, cavity), cavity)
 
 

@@ -51,7 +51,6 @@ def places(*pairs: tuple) -> Places:
 
 
 def joined(*parts: Places) -> Places:
-    """All of these places."""
     return Places(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 

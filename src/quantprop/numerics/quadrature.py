@@ -45,7 +45,6 @@ class Landmarks(Record):
 
 
 def landmarks(*pairs: tuple) -> Landmarks:
-    """Landmarks from (location, scale) pairs of scalars."""
     locations, scales = zip(*pairs, strict=True)
     return Landmarks(
         jnp.stack([jnp.asarray(x, float) for x in locations]), jnp.stack([jnp.asarray(x, float) for x in scales])

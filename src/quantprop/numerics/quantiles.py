@@ -85,7 +85,6 @@ class Lattice(Axis):
 
 
 def axis(interval: tuple[float, float], lattice: tuple[float, float] | None) -> Axis:
-    """The axis of a likelihood's y."""
     limits = np.finfo(np.float64)
     if lattice is not None:
         return Lattice(lattice[0], float(limits.max) / 4, step=lattice[1])

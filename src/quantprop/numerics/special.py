@@ -92,7 +92,6 @@ def _(primals, tangents):
 
 
 def log_ndtr(x):
-    """log Φ(x)."""
     return truncated_normal(x).log_mass
 
 
@@ -151,7 +150,6 @@ def log_laguerre_ratio(y, x):
 
 
 def log_factorial(y):
-    """log y!."""
     return gammaln(y + 1.0)
 
 

@@ -45,7 +45,6 @@ def transposed(matrix: Float[Array, "m n"]) -> Float[Array, "n m"]:
 
 
 def triangular_inverse(lower: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """L⁻¹."""
     return assembled(inverse_rows(block_rows(lower.T))).T
 
 

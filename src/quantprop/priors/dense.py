@@ -182,8 +182,6 @@ class Negative(Record):
 
 
 class DensePredictor(Predictor):
-    """The mean's weights and the factors."""
-
     alpha: Float[Array, " n"]
     root: Float[Array, " n"]  # S₊½
     inverse: Float[Array, "n n"]  # L⁻¹

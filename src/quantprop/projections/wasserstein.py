@@ -88,7 +88,6 @@ def nearest_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
 
 
 def panel_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
-    """W₂ projection by panels."""
     tilted = tilt(likelihood, datum, cavity)
     moments = quadrature_moments(likelihood, tilted, cavity)
     return narrowed(moments, quadrature_gap(tilted, moments, cavity))

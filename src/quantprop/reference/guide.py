@@ -116,7 +116,6 @@ class SliceBracket(NamedTuple):
 
 
 def start(key: Array, log_likelihood: Callable, factor: Float[Array, "n r"]) -> ChainState:
-    """A draw from the prior."""
     d = factor @ jax.random.normal(key, factor.shape[1:])
     return ChainState(d, log_likelihood(d))
 

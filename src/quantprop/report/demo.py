@@ -67,7 +67,6 @@ MINING = Part(
 
 
 def problem(part: Part) -> tables.Problem:
-    """The learning problem of a part."""
     data = datasets.load(part.name)
     columns: dict[str, Any] = dict(zip(data.feature_names, data.X.T, strict=True))
     y = [part.labels.get(value, value) for value in data.y.tolist()]

@@ -40,7 +40,6 @@ class Picture:
 
 
 def pictures(comparison: Comparison) -> Iterator[Picture]:
-    """Every figure that a comparison allows."""
     yield from posterior(comparison)
     yield differences(comparison)
     yield from (calibration(one) for one in comparison.methods)

@@ -48,12 +48,10 @@ NEGLIGIBLE = 1e-4  # nats per row: methods that agree in theory differ by their 
 
 
 def called(method: str) -> str:
-    """The name of a method or baseline."""
     return METHODS[method]
 
 
 def likelihood_called(name: str) -> str:
-    """The name of a likelihood."""
     return by_name(name).title or name.replace("-", " ")
 
 
@@ -84,13 +82,11 @@ def learning_ended(ending: Ending, features: Sequence[str]) -> str:
 
 
 def inference_ended(status: Status) -> str:
-    """The end of inference in words."""
     text = f"{REASONS[status.reason]}; {counted(status.sweeps, 'sweep')}, residual {status.residual:.0e}"
     return text + (f"; {counted(status.negative_sites, 'negative site')}" if status.negative_sites else "")
 
 
 def aligned(cells: list[list[str]]) -> Iterator[str]:
-    """Lines of a table, as text."""
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     for row in cells:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

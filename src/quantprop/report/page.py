@@ -20,7 +20,6 @@ CSS = (resources.files("quantprop.report") / "page.css").read_text(encoding="utf
 
 
 def page(title: str, lead: str, studies: Sequence[Study | ChoiceStudy | Reading]) -> Markup:
-    """The whole document."""
     head = Markup(
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -95,7 +95,6 @@ def _fitted(found: Comparison) -> str:
 
 
 def meanings(found: Comparison) -> str:
-    """The meanings of the columns of scores."""
     known = {**MEANINGS, "calibration": CALIBRATIONS[isinstance(found.first.forecast, ClassForecast)]}
     said = ", ".join(f"{SCORES[name]} is {known[name]}" for name in found.first.scores)
     return f"Smaller is better in every column. {said[0].upper()}{said[1:]}. {PERFECT}"
@@ -243,6 +242,5 @@ def lines(found: Comparison) -> Iterator[str]:
 
 
 def summary(studies: list[Study]) -> Iterator[str]:
-    """The scores of several studies as text."""
     for study in studies:
         yield from (f"{study.title} ({study.comparison.division.words})", *lines(study.comparison), "")

@@ -29,7 +29,6 @@ class Rule:
     hint: Callable[[Any], str] = lambda value: ""  # the end of the message
 
     def check(self, name: str, value: Any) -> None:
-        """Raise unless the value obeys the rule."""
         if not self.holds(value):
             raise self.error(f"{name} must be {self.words}; got {value!r:.200}{self.hint(value)}")
 

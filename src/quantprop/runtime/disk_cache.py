@@ -51,7 +51,6 @@ def cache_in(folder: Path) -> None:
 
 
 def jaxs_folder() -> str | None:
-    """The folder of JAX's own cache."""
     return getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009  # which no stub names
 
 

@@ -157,7 +157,6 @@ def of_fitted(fitted: Any) -> tuple[str, Rows]:
 
 
 def of_predictive(predictive: Any) -> tuple[str, Rows]:
-    """Heading and rows of the distribution of new y."""
     latent = predictive.latent
     heading = f"Predictive distributions of y, {len(predictive.exposure)}"
     rows = [("likelihood", expression(predictive.likelihood, short)), ("latent f", gaussians(latent))]

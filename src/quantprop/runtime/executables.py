@@ -48,14 +48,12 @@ def packed(made: jax.stages.Compiled) -> bytes:
 
 
 def unpacked(content: bytes) -> Executable:
-    """The packed program."""
     head, _, code = content.partition(b"\n")
     arguments, results, form = literal_eval(head.decode())
     return Executable(arguments, results, form, code)
 
 
 def loaded(program: Executable) -> Callable[..., Any]:
-    """The program as a function of arrays."""
     device: Any = jax.devices()[0]
     placement, tree = jax.sharding.SingleDeviceSharding(device), _tree(program.form)
     avals = [ShapedArray(shape, np.dtype(kind)) for shape, kind in program.arguments]

@@ -84,7 +84,6 @@ def answered() -> Iterator[None]:
 
 
 def _numbers(number: Any) -> list[int]:
-    """The integers of all processes."""
     return [int(each) for each in gathered(number)]
 
 

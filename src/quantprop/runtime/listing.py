@@ -33,7 +33,6 @@ class Listing(Mapping[str, list]):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A dictionary for each row."""
         return [dict(zip(self, row, strict=True)) for row in zip(*self.values(), strict=True)]
 
     def frame(self) -> Any:

@@ -21,7 +21,6 @@ def escaped(part: Any) -> str:
 
 
 def joined(parts: Iterable[Any]) -> Markup:
-    """Parts one after the other."""
     return Markup("".join(escaped(part) for part in parts))
 
 

@@ -152,7 +152,6 @@ class Program(Generic[P, R]):
 
 
 def program(function: Callable[P, R], static_argnames: str | None = None) -> Program[P, R]:
-    """The function as a program."""
     return Program(function, static_argnames)
 
 

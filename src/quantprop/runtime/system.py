@@ -125,13 +125,11 @@ def memory_maps() -> int | None:
 
 
 def most_memory_maps() -> int:
-    """The number of memory maps that the process may have."""
     limit = _text(PROC / "sys" / "vm" / "max_map_count").strip()
     return int(limit) if limit.isdecimal() else DEFAULT_MAPS
 
 
 def _fields(path: Path) -> dict[str, int]:
-    """The integers in a file of names and values."""
     rows = [line.split() for line in _text(path).splitlines()]
     return {row[0].rstrip(":"): int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}
 

@@ -101,7 +101,6 @@ def _library_version() -> str:
 
 
 def replace_file(path: str, data: bytes) -> None:
-    """Replace a file atomically."""
     with replacing(path) as temporary, open(temporary, "xb") as file:
         file.write(data)
 
@@ -234,7 +233,6 @@ class Shelf:
         return array
 
     def take_finite(self, name: str, shape: tuple[int | None, ...]) -> np.ndarray:
-        """Finite numbers."""
         array = self.take(name, shape)
         require(np.isfinite(array).all(), f"tensor {name} holds infinity")
         return array

@@ -192,7 +192,6 @@ def inputs_and_rows(
 
 
 def solution_of(model: Model, method: Method, x: Any, rows: Sequence[Any], log_evidence: float, *more: Any) -> Solution:
-    """The solution with these arrays in the order of ROWS."""
     nu, tau, mean, variance, loo = rows
     sites, marginals = Natural(nu, tau), Normal(mean, variance)
     return kind_of(model)(model, method, x, sites, marginals, log_evidence, loo, *more)

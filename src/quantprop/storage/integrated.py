@@ -35,7 +35,6 @@ _PARTS = ("models", "method", "statuses", "status", *_SCALARS)
 
 
 def packed(integrated: Integrated, prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The posterior as JSON; its arrays go to `tensors`, with the prefix before their names. X is there once."""
     parts = integrated.components
     named = {name: np.stack([attrgetter(name)(part) for part in parts]) for name in ROWS}
     check_finite(named, integrated.status)
@@ -62,7 +61,6 @@ def _form(model: Model) -> Any:
 
 
 def unpacked(content: Any, prefix: str, shelf: Shelf) -> Integrated:
-    """A posterior from JSON and tensors, checked to fit together."""
     require(isinstance(content, dict) and set(content) == set(_PARTS), "an integrated model has wrong entries")
     models, statuses, method = content["models"], content["statuses"], decode(content["method"], "method")
     lists = isinstance(models, list) and isinstance(statuses, list) and len(models) == len(statuses) > 0

@@ -39,12 +39,10 @@ def numeric(value: Any, dimensions: int = 1) -> bool:
 
 
 def finite(value: Any, dimensions: int = 1) -> bool:
-    """Return whether a value is a finite number or an array of them."""
     return numeric(value, dimensions) and bool(np.isfinite(value).all())
 
 
 def instance(words: str, *kinds: type) -> Rule:
-    """The rule that a field is of a type."""
     return Rule(words, lambda value: isinstance(value, kinds))
 
 

@@ -19,7 +19,6 @@ _NUMBERS = ("weight", "score", "learned")
 
 
 def packed(stack: Stack, prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The stack as JSON; its arrays go to `tensors`, with the prefix before their names."""
     for name in _NUMBERS:
         tensors[f"{prefix}stack.{name}"] = np.array([getattr(one, name) for one in stack.members], np.float64)
     tensors[f"{prefix}stack.loo"] = np.stack([one.loo for one in stack.members])
@@ -32,7 +31,6 @@ def packed(stack: Stack, prefix: str, tensors: dict[str, np.ndarray]) -> dict[st
 
 
 def unpacked(content: Any, prefix: str, shelf: Shelf) -> Stack:
-    """A stack from JSON and tensors, checked to fit together."""
     require(isinstance(content, dict) and set(content) == {"members", *_NAMES}, "a stack has wrong entries")
     require(isinstance(content["members"], list) and content["members"], "members have the wrong type")
     found = [fitted.unpacked(one, f"{prefix}{k}.", shelf) for k, one in enumerate(content["members"])]

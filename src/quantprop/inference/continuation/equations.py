@@ -37,16 +37,13 @@ class Visit(NamedTuple):
 
     @property
     def residual(self) -> float:
-        """Distance of the sites from convergence."""
         return float(self.at.residual)
 
     def converged(self, tol: float) -> bool:
-        """Return whether the sites have converged."""
         return self.usable and self.residual <= tol
 
 
 def visited(problem: InferenceProblem, path: Path, u: float, sites: Natural) -> Visit:
-    """The sweep at these sites on a path."""
     return Visit(u, *to_numpy(_visited(problem, path, u, sites)))
 
 

@@ -164,7 +164,6 @@ class Outcome(Record):
 
 
 def outcome(at: Evaluation, sweeps: Array, tol: Scalar, stalled: Array, started: Array) -> Outcome:
-    """Name the reason for an end."""
     reason = jnp.where(stalled, STALLED, MAX_SWEEPS)
     reason = jnp.where(at.improper_cavities > 0, IMPROPER_CAVITIES, reason)
     reason = jnp.where(started, reason, IMPROPER_START)

@@ -95,7 +95,6 @@ def _prior(problem: InferenceProblem) -> InducingPrior:
 
 @program
 def summed(problem: InferenceProblem, sites: Natural) -> tuple[Array, Array]:
-    """The contribution of a chunk to the factor."""
     return _prior(problem).sums(sites)
 
 
@@ -144,8 +143,6 @@ _ahead = program(lambda factor, sent: factor.centre + factor.inverse.T @ (factor
 
 
 class Ended(NamedTuple):
-    """Result of the sweeps."""
-
     factor: Factor
     evidence: float
     residual: float
@@ -221,7 +218,6 @@ def _looked(factor: Factor, sites: Natural, chunk: Chunk) -> Look:
 
 
 def _ended(factor: Factor, look: Look, sweeps: int) -> Ended:
-    """The quantities known after the first pass of a sweep."""
     residual = float(np.sqrt(look.squares / (2.0 * look.copies)))
     value = float(look.evidence) + float(jnp.sum(jnp.log(jnp.diagonal(factor.inverse))))
     return Ended(factor, value, residual, sweeps, "improper-cavities" if look.improper else "max-sweeps")

@@ -36,7 +36,6 @@ class Frame(NamedTuple):
     scale: Float[np.ndarray, "theta theta"]
 
     def theta(self, z: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, "k theta"]:
-        """Points of a design."""
         return self.mode + z @ self.scale.T
 
     @property

@@ -44,7 +44,6 @@ class HyperPrior:
         return -0.5 * (((theta - self.centre) / self.deviation) ** 2).sum(axis=-1)
 
     def gradient(self, theta: Float[np.ndarray, " theta"]) -> Float[np.ndarray, " theta"]:
-        """The gradient of `log_density`."""
         return (self.centre - theta) / self.deviation**2
 
 

@@ -72,7 +72,6 @@ class Surface:
         return getattr(self.landscape, name)
 
     def at(self, theta: Float[np.ndarray, " theta"], tol: float = 0.0) -> Point:
-        """The log posterior at θ with its gradient."""
         point = self.landscape.at(theta, tol)
         value, gradient = float(self.prior.log_density(point.theta)), self.prior.gradient(point.theta)
         return point._replace(value=point.value + value, gradient=point.gradient + gradient)
