@@ -199,7 +199,7 @@ class BatchSearch:
         """Final point of one search, and the gain that can be expected from there."""
         theta = self.ascent.theta[i]
         left = remaining_gain(projected(found.gradient, theta, self.box), theta, self.known[i])
-        point = Point(theta, float(found.value), found.gradient, None, found.out, "converged", 0.0)
+        point = Point(theta, float(found.value), found.gradient, "converged", 0.0, 0, 0.0, None, found.out)
         return End(point, REASONS[self.ascent.reason[i]], left)
 
     def _gone_further(self, surface: Landscape, end: Fitted) -> Fitted:

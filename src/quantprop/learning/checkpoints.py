@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -32,22 +32,9 @@ from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
 from quantprop.storage.records import refusing, require
 
 KIND = "checkpoint"
-COLUMNS = ("value", "tol", "residual", "seconds", "sweeps")
+COLUMNS, VECTORS = ("value", "residual", "sweeps", "seconds"), ("theta", "gradient")
 MARKS = ("reasons", "place", "continues", "unresolved")
 UNEXPECTED = "it has wrong entries"
-
-
-class Reached(NamedTuple):
-    """Precision of the inference."""
-
-    residual: float
-
-
-class Recorded(NamedTuple):
-    """The result of inference at a recorded point; replaces an `Outcome`."""
-
-    at: Reached
-    sweeps: int
 
 
 @dataclass
@@ -84,12 +71,10 @@ class Checkpoint:
         """Everything so far, with what the next evaluation starts from, to the file: whole, or the old one stays."""
         memory = landscape.memory()
         rows = {name: np.concatenate(gathered(part), axis=-1) for name, part in _by_row(memory).items()}
-        columns = {name: np.array([_column(one, tol)[name] for one, tol in zip(self.points, self.tols, strict=True)])
-                   for name in COLUMNS}  # fmt: skip
-        stacked = {name: np.stack([getattr(one, name) for one in self.points]) for name in ("theta", "gradient")}
+        columns = {name: np.array([getattr(one, name) for one in self.points]) for name in (*COLUMNS, *VECTORS)}
         content = {**problem_of(landscape), "reasons": [one.reason for one in self.points], "place": memory.place,
                    "continues": memory.continues, "unresolved": memory.unresolved}  # fmt: skip
-        tensors = {**columns, **stacked, **rows, "known.theta": memory.theta}
+        tensors = {**columns, "tol": np.array(self.tols), **rows, "known.theta": memory.theta}
         with together():
             if jax.process_index() == 0:
                 _write(ModelFile(KIND, content, tensors), str(self.path))
@@ -108,11 +93,6 @@ def _by_row(memory: Memory) -> dict[str, np.ndarray]:
     """The arrays of a memory whose last axis is that of the rows."""
     known = {"known.log_tau": memory.log_tau, "known.pull": memory.pull}
     return {**known, "sites.nu": memory.newest.nu, "sites.tau": memory.newest.tau}
-
-
-def _column(point: Point, tol: float) -> dict[str, Any]:
-    residual, sweeps = float(point.out.at.residual), int(point.out.sweeps)
-    return {"value": point.value, "tol": tol, "residual": residual, "seconds": point.seconds, "sweeps": sweeps}
 
 
 def problem_of(landscape: Landscape) -> dict[str, Any]:
@@ -160,27 +140,23 @@ def _unpacked(document: ModelFile, size: int, own: slice) -> tuple[list[Point], 
     require(isinstance(reasons, list) and all(isinstance(reason, str) for reason in reasons), UNEXPECTED)
     require(type(place) is int and type(unresolved) is int and unresolved >= 0 and type(continues) is bool, UNEXPECTED)
     theta, gradient = shelf.take_finite("theta", (len(reasons), size)), shelf.take_any("gradient", (len(reasons), size))
-    column = {name: shelf.take_any(name, (len(reasons),)) for name in COLUMNS}
+    column = {name: shelf.take_any(name, (len(reasons),)) for name in (*COLUMNS, "tol")}
     require(all(part.dtype == np.float64 for name, part in column.items() if name != "sweeps"), UNEXPECTED)
     require(column["sweeps"].dtype == np.int64 and bool(np.all(column["sweeps"] >= 0)), UNEXPECTED)
-    column = {name: part.tolist() for name, part in column.items()}
-    points = [
-        Point(theta[i], column["value"][i], gradient[i], None, Recorded(Reached(column["residual"][i]),
-              column["sweeps"][i]), reason, column["seconds"][i])
-        for i, reason in enumerate(reasons)
-    ]  # fmt: skip
+    tols, value, *more = (column[name].tolist() for name in ("tol", *COLUMNS))
+    points = list(map(Point, theta, value, gradient, reasons, *more))
     known = shelf.take_finite("known.theta", (None, size))
     require(len(known) == (MEMORY if content["landscape"] == Landscape.__name__ else 0), UNEXPECTED)
     require(place in range(max(1, len(known))), UNEXPECTED)
     log_tau, pull = (shelf.take_any(f"known.{name}", (len(known), n))[:, own] for name in ("log_tau", "pull"))
     sites = Natural(*(shelf.take_finite(f"sites.{name}", (n,))[own] for name in ("nu", "tau")))
     shelf.close()
-    return points, column["tol"], Memory(known, log_tau, pull, sites, place, continues, unresolved)
+    return points, tols, Memory(known, log_tau, pull, sites, place, continues, unresolved)
 
 
 def evaluated_at(landscape: Landscape, point: Point) -> Point:
     """A point as it was evaluated, or evaluated once more where only its record is known."""
-    return landscape.at(point.theta) if isinstance(point.out, Recorded) else point
+    return landscape.at(point.theta) if point.out is None else point
 
 
 def _other(path: str, why: str) -> str:

@@ -56,10 +56,12 @@ class Point(NamedTuple):
     theta: Float[np.ndarray, " theta"]
     value: float
     gradient: Float[np.ndarray, " theta"]
-    likelihood: Any  # at θ
-    out: Any  # an Outcome, or what is recorded of one
     reason: str  # how inference ended, and the equation for the gradient after it
+    residual: float
+    sweeps: int
     seconds: float
+    likelihood: Any = None  # at θ
+    out: Any = None  # an Outcome; None of a point that is only recorded
 
     @property
     def usable(self) -> bool:
@@ -283,11 +285,13 @@ class Landscape:
             start = self.task.placed(start)
         found = evaluated(self.question, theta, start, precision, self.method, self.objective, self.exact, stages)
         told = agreed(np.array([np.asarray(found.value), *np.asarray(found.gradient)], dtype=np.float64))
-        # as NumPy's numbers, since `float` of JAX's takes six times as long
-        at, sweeps, reached = (np.asarray(part) for part in (found.out.at.residual, found.out.sweeps, found.out.reason))
-        out = changed(found.out, at=changed(found.out.at, residual=at), sweeps=sweeps, reason=reached)
-        reason = how_it_ended(out.reason, float(np.asarray(found.adjoint_residual)))
-        return Point(theta, float(told[0]), told[1:], found.likelihood, out, reason, time.perf_counter() - began)
+        # by NumPy, since `float` of JAX's numbers takes six times as long
+        ended, left, residual, sweeps = map(
+            np.asarray, (found.out.reason, found.adjoint_residual, found.out.at.residual, found.out.sweeps)
+        )
+        reason, seconds = how_it_ended(ended, float(left)), time.perf_counter() - began
+        precision = (reason, float(residual), int(sweeps), seconds)
+        return Point(theta, float(told[0]), told[1:], *precision, found.likelihood, found.out)
 
 
 def _one(sites: Natural) -> Natural:

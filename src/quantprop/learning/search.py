@@ -151,14 +151,14 @@ class Climb:
         With a partial gradient values and slopes do not belong together, and more precision only shows it.
         """
         slope = self.slope(point)
-        if not self.landscape.exact or not rough(float(point.out.at.residual), slope, self.landscape.tol):
+        if not self.landscape.exact or not rough(point.residual, slope, self.landscape.tol):
             return point
         finer = self.visit(point.theta, float(loose(self.landscape, slope)))
         return finer if finer.usable else point
 
     def _settled(self, point: Point) -> Point:
         """The same point with inference at the landscape's own tolerance."""
-        if float(point.out.at.residual) <= self.landscape.tol:
+        if point.residual <= self.landscape.tol:
             return point
         tight = self.visit(point.theta)
         return tight if tight.usable else point
@@ -167,9 +167,8 @@ class Climb:
         """One evaluation, noted and reported."""
         point = self.kept.visit(self.landscape, theta, tol)
         slope = self.slope(point)
-        self.trace.append(
-            Step(self.restart, point.theta, point.value, slope, point.reason, int(point.out.sweeps), point.seconds)
-        )
+        about = (slope, point.reason, point.sweeps, point.seconds)
+        self.trace.append(Step(self.restart, point.theta, point.value, *about))
         self.report(self.trace[-1], len(self.trace))
         if point.usable:
             self.seen.append(Seen(point.theta / self.unit, point.value, self.unit * point.gradient))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -87,21 +87,6 @@ def fit_streamed(
 
 
 # --- the objective ---------------------------------------------------------------------------------------------------
-
-
-class Reached(NamedTuple):
-    """Precision of the inference, and its sites."""
-
-    residual: float
-    sites: Natural
-
-
-class Passed(NamedTuple):
-    """The stored result of inference at a point; replaces an `Outcome`."""
-
-    at: Reached
-    sweeps: int
-    factor: Factor
 
 
 @program
@@ -244,8 +229,8 @@ class StreamedLandscape:
         passes, tol = Passes(partial(self.chunks, theta)), max(tol, self.tol)
         end = solve_streamed(passes, self.sites, tol, self.max_sweeps, self.pilot(theta))
         value, slope = self._slope(theta, end.factor)
-        out: Any = Passed(Reached(end.residual, self.sites), end.sweeps, end.factor)
-        point = Point(theta, value, slope, None, out, end.reason, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        point = Point(theta, value, slope, end.reason, end.residual, end.sweeps, seconds, None, end)
         if not point.usable:
             self.sites.nu[:], self.sites.tau[:] = before.nu, before.tau
         self.newest = point if point.usable else None
@@ -268,22 +253,20 @@ class StreamedLandscape:
 @float64
 def _fitted(landscape: StreamedLandscape, best: Point, trace: tuple[Step, ...], ending: Ending) -> Fitted:
     """The result at a point; the sites are brought there if the search has visited another since."""
-    if best is not landscape.newest or best.out.at.residual > landscape.tol:
+    if best is not landscape.newest or best.residual > landscape.tol:
         best = landscape.at(best.theta)
     model = as_given(landscape.model, at_theta(declared(landscape.model), best.theta))
     first = next(landscape.chunks(best.theta))
     n, own = first.rows.stop, sites_of(landscape.sites, first)
-    out: Any = best.out
-    marginals, loo = to_numpy(_seen(first.problem, out.factor, own))
+    factor: Factor = best.out.factor
+    marginals, loo = to_numpy(_seen(first.problem, factor, own))
     evidence = best.value - float(_log_prior(landscape.unbounded, best.theta)[0])
     finite = all_finite(model, evidence, marginals, loo, np.asarray(first.problem.weight.total))
     reason = best.reason if finite or best.reason != "converged" else "not-finite"
-    status = Status(
-        reason, out.sweeps, out.at.residual, landscape.tol, "parallel", int((landscape.sites.tau < 0).sum())
-    )
+    status = Status(reason, best.sweeps, best.residual, landscape.tol, "parallel", int((landscape.sites.tau < 0).sum()))
     solution = Solution(
         model, landscape.method, np.asarray(first.inputs[:n]), Natural(own.nu[:n], own.tau[:n]),
         Normal(marginals.mean[:n], marginals.variance[:n]), evidence, loo[:n], status,
-        posterior=InducingPredictor(*to_numpy(tuple(out.factor))),
+        posterior=InducingPredictor(*to_numpy(tuple(factor))),
     )  # fmt: skip
     return Fitted(model, solution, landscape.objective.name, best.value, best.theta, trace, ending)
