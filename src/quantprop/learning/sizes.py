@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.spatial.distance import pdist
 
 from quantprop.runtime.jobs import sampled
 
 NORMAL_MAD = 0.6744897501960817  # median of |z| for z ~ N(0, 1)
 ROUNDING = 1e-12  # deviations smaller than this times the largest |y| are rounding errors
-BLOCK = 64  # rows whose distances to all others are computed at a time
 MAX_ROWS_CHECKED = 200  # a sample by which the initial kernel is judged
 
 
@@ -58,25 +58,9 @@ def typical_distance(x: Float[np.ndarray, "n d"]) -> float:
     rows = sampled(x)
     rows = rows[distinct(rows, 500)]
     scale = np.abs(rows).max() if rows.size and np.abs(rows).max() > 0 else 1.0
-    distances = np.sqrt(_squared_distances(rows / scale))
+    distances = pdist(rows / scale)
     distances = distances[distances > 0]
     return float(np.median(distances) * scale) if len(distances) else 1.0
-
-
-def _squared_distances(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " pairs"]:
-    """Squared distances of all pairs of rows, by blocks that stay in the cache of a core. The kernels' function of this
-    name would have to be compiled for every number of rows.
-    """
-    parts, columns = [np.zeros(0)], np.ascontiguousarray(x.T)
-    for a in range(0, len(x), BLOCK):
-        some, rest = columns[:, a : a + BLOCK], columns[:, a:]
-        squares = np.zeros((some.shape[1], rest.shape[1]))
-        apart = np.empty_like(squares)
-        for one, other in zip(some, rest, strict=True):
-            np.subtract(one[:, None], other, out=apart)
-            squares += np.square(apart, out=apart)
-        parts.append(squares[np.triu_indices(some.shape[1], 1, rest.shape[1])])
-    return np.concatenate(parts)
 
 
 def distinct(x: Float[np.ndarray, "n d"], most: int = MAX_ROWS_CHECKED) -> np.ndarray:
