@@ -132,7 +132,7 @@ def on_the_way(rows: dict[str, np.ndarray]) -> dict[str, Any]:
     from quantprop.inference.task import prepare, settled
     from quantprop.learning.landscape import Landscape
     from quantprop.learning.objectives import Evidence
-    from quantprop.learning.search import loose
+    from quantprop.learning.trials import loose
 
     x, y = (np.repeat(rows[name], COPIES, axis=0) for name in ("x", "label"))
     model = settled(Model(kernels.SquaredExponential(), likelihoods.Probit(), process=Inducing(16)), x)

@@ -29,8 +29,9 @@ from quantprop.learning.fitting import ending_of, fitted_at, learn, starting_poi
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective
 from quantprop.learning.remaining import GRADIENT_TOL, Seen, remaining_gain
-from quantprop.learning.search import FTOL, End, loose, rough
+from quantprop.learning.search import FTOL, End
 from quantprop.learning.starts import further_start, start_by
+from quantprop.learning.trials import loose, rough
 from quantprop.learning.warm_starts import WarmStarts
 from quantprop.methods import Method
 from quantprop.methods.base import each_row

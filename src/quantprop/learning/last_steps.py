@@ -6,43 +6,18 @@ it is known to the gradient's error over h.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 from jaxtyping import Bool, Float
 
 from quantprop.learning.ascent import by_secant
 from quantprop.learning.landscape import Point
 from quantprop.learning.remaining import expected_gain
+from quantprop.learning.trials import Trials
 
 DIFFERENCE_STEP = 1e-3  # in units of θ: each Newton step gains three digits
 NEWTON_STEPS = 5
 MARGIN = 10.0  # along a tail the Hessian promises too little
 MAX_ENTRIES = 32  # entries of θ; a Hessian takes as many evaluations
-
-
-class Trials(Protocol):
-    """The operations of a search on points."""
-
-    unit: Float[np.ndarray, " theta"]
-    bounds: Float[np.ndarray, "theta 2"]
-    ftol: float
-
-    def visit(self, theta: Float[np.ndarray, " theta"]) -> Point:
-        """One evaluation, as precise as can be."""
-        ...
-
-    def slope(self, point: Point) -> float:
-        """The largest entry of the projected gradient."""
-        ...
-
-    def projected(self, point: Point) -> Float[np.ndarray, " theta"]:
-        """The projected gradient, in units of θ."""
-        ...
-
-    def finished(self, best: Point, left: float) -> bool:
-        """Return whether a point, with so much left to gain, is an optimum."""
-        ...
 
 
 def newton(search: Trials, best: Point, left: float) -> tuple[Point, float]:

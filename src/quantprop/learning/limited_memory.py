@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from quantprop.learning.ascent import TINY
 from quantprop.learning.coordinates import coordinates
 from quantprop.learning.landscape import Point
+from quantprop.learning.trials import Trials
 
 MAX_ROUNDS = 5  # per start
 MEMORY_PAIRS = 40  # stored pairs of a step and the change of the gradient
-
-
-class Trials(Protocol):
-    """The operations of a search on trial points."""
-
-    unit: Float[np.ndarray, " theta"]
-    bounds: Float[np.ndarray, "theta 2"]
-    landscape: Any
-    ftol: float
-
-    def tried(self, best: Point, theta: Float[np.ndarray, " theta"], tol: float) -> tuple[Point, Point]:
-        """The point at θ, and the better one of it and the best so far."""
-        ...
-
-    def nothing_to_gain(self, best: Point) -> bool:
-        """Return whether values no longer tell points apart."""
-        ...
 
 
 class _NothingToGain(Exception):
