@@ -269,14 +269,15 @@ def test_a_joint_posterior_is_that_of_what_neighbours_leave_of_each_value():
     assert near.sample(new, 50, seed=1).shape == (50, 13)
 
 
-def test_effects_of_levels_are_those_of_exact_inference():
+@pytest.mark.parametrize("n", [24, pytest.param(90, marks=pytest.mark.campaign)])
+def test_effects_of_levels_are_those_of_exact_inference(n):
     rng = np.random.default_rng(4)
-    frame = pd.DataFrame({"x": rng.uniform(size=32), "ward": rng.choice(["a", "b", "c", "d"], 32)})
+    frame = pd.DataFrame({"x": rng.uniform(size=n), "ward": rng.choice(["a", "b", "c", "d"], n)})
     y = rng.poisson(np.exp(np.sin(6.0 * frame["x"]) + 0.5 * (frame["ward"] == "b")))
     fits = [
         GaussianProcessRegressor("se(x) + group(ward)", likelihood="poisson", method="ep", optimizer=None,
                                  process=process).fit(frame, y)
-        for process in (Dense(), Neighbours(32))
+        for process in (Dense(), Neighbours(n))
     ]  # fmt: skip
     exact, near = (one.levels("ward").frame() for one in fits)
     assert list(near["level"]) == list(exact["level"]) == ["a", "b", "c", "d"]
