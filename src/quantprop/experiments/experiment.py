@@ -126,7 +126,9 @@ def forecasts(experiment: Experiment, predictive: Predictive, y: np.ndarray) -> 
     """Forecasts by name, the one that te and ntll are of first."""
     if experiment.dataset != "mining":
         return {"label": label(predictive, y)}
-    both = {"negative-binomial": negative_binomial(predictive.latent, y), "exact": exact_count(predictive, y)}
+    point = mode(predictive)
+    exact = Forecast(point, np.abs(point - y), predictive.log_prob(y))
+    both = {"negative-binomial": negative_binomial(predictive.latent, y), "exact": exact}
     return dict(reversed(both.items())) if experiment.variant == "clean" else both
 
 
@@ -162,12 +164,6 @@ def negative_binomial(latent: Normal, y: Float[np.ndarray, " k"]) -> Forecast:
     """The paper's forecast of a count with rate f²: a Poisson mixed by the gamma with the moments of f²."""
     counts = moment_matched_negative_binomial(latent)
     return Forecast(counts.mode, np.abs(counts.mode - y), counts.log_prob(y))
-
-
-def exact_count(predictive: Predictive, y: Float[np.ndarray, " k"]) -> Forecast:
-    """The mode and log probability of the predictive distribution itself, square link."""
-    point = mode(predictive)
-    return Forecast(point, np.abs(point - y), predictive.log_prob(y))
 
 
 def mode(predictive: Predictive) -> Float[np.ndarray, " k"]:

@@ -104,8 +104,7 @@ class Ascent:
         self._plan(rows[self.reason[rows] == GOING])
 
     def _find_tails(self, rows: Int[np.ndarray, " k"], step: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """Return whether gradients fell alike over this step to the trials and the previous one, both along one "
-        "entry."""
+        """Return where gradients fell alike over this step and the previous one, both along one entry."""
         straight = np.abs(step) > STRAIGHT_STEP * np.sqrt((step**2).sum(1))[:, None]
         before, after = np.sign(step) * self.gradient[rows], np.sign(step) * gradient
         falling = straight & (after > 0) & (before > after)
@@ -138,7 +137,7 @@ class Ascent:
 
     def _plan(self, rows: Int[np.ndarray, " k"]) -> None:
         """The next trial: the quasi-Newton step over the entries that are free to move, not too long, in the box."""
-        gradient, theta = self._projected(rows), self.theta[rows]
+        gradient, theta = projected(self.gradient[rows], self.theta[rows], self.box), self.theta[rows]
         step = self._newton(rows, gradient)
         out = projected(step, theta, self.box) != step  # at a bound, and the step would go through it
         if out.any():
@@ -176,9 +175,6 @@ class Ascent:
         self.trial[rows] = self.theta[rows] + step
         self.backtracked[rows] = True
         self.reason[rows[np.abs(step).max(axis=1, initial=0.0) < SHORTEST]] = NO_PROGRESS
-
-    def _projected(self, rows: Int[np.ndarray, " k"]) -> Float[np.ndarray, "k theta"]:
-        return projected(self.gradient[rows], self.theta[rows], self.box)
 
 
 def projected(

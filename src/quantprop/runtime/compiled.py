@@ -44,7 +44,7 @@ def cache(folder: str | os.PathLike[str] | None = None) -> Path | None:
     if before and before not in map(str, disk_cache.opened_folders):
         return Path(before)
     store = folders.opened(home)
-    disk_cache.cache_in(store)
+    disk_cache.opened_folders.append(store)
     _cache_jaxs(store)
     return home
 

@@ -45,11 +45,6 @@ log = logging.getLogger(LIBRARY)
 opened_folders: list[Path] = []  # those of `quantprop.cache`, the last one in use
 
 
-def cache_in(folder: Path) -> None:
-    """Read programs from this folder from now on, and write new ones there."""
-    opened_folders.append(folder)
-
-
 def jaxs_folder() -> str | None:
     return getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009  # which no stub names
 

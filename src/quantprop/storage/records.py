@@ -55,9 +55,7 @@ LEARNED = Rule("finite numbers or a Parameter", lambda value: is_parameter(value
 LIKELIHOOD = instance("a likelihood", likelihoods.Likelihood)
 MEAN = Rule(
     "a number, a Parameter, means.Linear or means.PerClass (a function cannot be stored)",
-    lambda value: (
-        is_parameter(value) or isinstance(value, (means.Linear, means.PerClass, means.OfValues)) or finite(value)
-    ),
+    lambda value: isinstance(value, (Parameter, means.Linear, means.PerClass, means.OfValues)) or finite(value),
 )
 BY_FIELD = {  # if the annotation allows more, or fewer dimensions
     (Model, "mean"): MEAN,
@@ -142,8 +140,6 @@ class Kind:
 
 @dataclass(frozen=True)
 class Registry:
-    """The kinds that a file may hold."""
-
     kinds: tuple[Kind, ...]
 
     def named(self, name: Any, where: str) -> Kind:
