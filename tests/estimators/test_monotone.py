@@ -115,6 +115,7 @@ def test_wrong_constraints_of_formulas_are_named(formula, words):
         kernels.Terms(formula)
 
 
+@pytest.mark.campaign
 def test_utilities_of_comparisons(tmp_path):
     """The posterior of differences of utilities is that of comparisons; the utility increases."""
     rng = np.random.default_rng(5)
@@ -289,6 +290,7 @@ def test_files_hold_the_constraint(increasing, tmp_path):
     assert same(fitted, increasing.fitted_)
 
 
+@pytest.mark.campaign
 def test_files_of_classifiers(tmp_path):
     model = GaussianProcessClassifier(4.0 * RBF(2.0), optimizer=None, method="ep", monotone={0: "increasing"})
     loaded = again(model.fit(X, Y > 2.0), tmp_path)

@@ -151,6 +151,7 @@ def test_neighbours_are_of_the_same_group_where_groups_are_independent():
     assert (x[sides, 1] == x[:, 1:]).mean() > 0.99
 
 
+@pytest.mark.campaign
 def test_terms_are_those_of_exact_inference():
     x, f, rng = table(30)
     likelihood, y = observed("probit", f, rng)

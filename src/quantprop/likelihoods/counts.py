@@ -149,7 +149,7 @@ def moment_matched_negative_binomial(latent: Normal, exposure: Any = 1.0) -> Cou
         exposure: Exposure of the new counts.
 
     Returns:
-        The frozen SciPy distribution of y.
+        The counts, with `mean`, `dispersion`, `variance`, `mode` and `log_prob(y)`.
 
     >>> from quantprop.core.gaussian import Normal
     >>> from quantprop.likelihoods import moment_matched_negative_binomial
