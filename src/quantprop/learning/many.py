@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any
 
+import numpy as np
+
 from quantprop.inference.classes import in_terms_of
 from quantprop.inference.results import Fitted
 from quantprop.inference.task import prepare, with_distributions
@@ -19,7 +21,7 @@ from quantprop.methods import QP, Method
 from quantprop.methods import by_name as method_by_name
 from quantprop.model import Model
 from quantprop.runtime.arguments import SEQUENCE, Rule, checked, several
-from quantprop.runtime.batches import evenly, held, kinds, threads
+from quantprop.runtime.batches import held, kinds, threads
 from quantprop.runtime.threads import one_blas_thread
 
 Report = Callable[[int, int], None]  # fits done, fits in all
@@ -89,8 +91,7 @@ def fit_many(
     surfaces: list[Landscape] = []
     for one, x, t, w, e, k in zip(*columns, strict=True):
         task = prepare(with_distributions(one, x, w), x, t, method, w, e, k)
-        parts = surfaces[-1].parts if surfaces and surfaces[-1].model is task.model and not callable(one.mean) else None
-        surfaces.append(Landscape(task.model, task, method, objective, gradient == "exact", tol, known_parts=parts))
+        surfaces.append(Landscape(task.model, task, method, objective, gradient == "exact", tol))
     finished: dict[int, Fitted] = {}
     with one_blas_thread(), ThreadPoolExecutor(threads()) as pool:
         shares, stop = _shares(surfaces), Event()
@@ -109,7 +110,8 @@ def _shares(surfaces: Sequence[Landscape]) -> list[list[int]]:
     """The problems by shape, form and bounds, distributed to the threads, as many at once as fit in memory."""
     alike = kinds([(s.task.padded, s.task.weight, s.parts) for s in surfaces])
     dealt = [rows[k :: threads()] for rows in alike for k in range(min(threads(), len(rows)))]
-    return [[rows[i] for i in some] for rows in dealt for some in evenly(len(rows), held(surfaces[rows[0]].task.cost))]
+    pieces = [-(-len(rows) // held(surfaces[rows[0]].task.cost)) for rows in dealt]
+    return [part.tolist() for rows, count in zip(dealt, pieces, strict=True) for part in np.array_split(rows, count)]
 
 
 def _together(surfaces: list[Landscape], most: int, ftol: float, stop: Event) -> list[Fitted]:

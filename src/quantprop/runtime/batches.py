@@ -125,11 +125,6 @@ def of(tree: Any, rows: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[rows], tree)
 
 
-def evenly(b: int, most: int) -> list[Rows]:
-    """0 … b − 1 in the fewest pieces of limited size, all of about one size."""
-    return chunks(b, -(-b // -(-b // most))) if b else []
-
-
 def chunks(b: int, size: int) -> list[Rows]:
     """0 … b − 1 in pieces."""
     return [np.arange(k, min(k + size, b)) for k in range(0, b, size)]
