@@ -289,9 +289,8 @@ class Landscape:
         ended, left, residual, sweeps = map(
             np.asarray, (found.out.reason, found.adjoint_residual, found.out.at.residual, found.out.sweeps)
         )
-        reason, seconds = how_it_ended(ended, float(left)), time.perf_counter() - began
-        precision = (reason, float(residual), int(sweeps), seconds)
-        return Point(theta, float(told[0]), told[1:], *precision, found.likelihood, found.out)
+        about = (how_it_ended(ended, float(left)), float(residual), int(sweeps), time.perf_counter() - began)
+        return Point(theta, float(told[0]), told[1:], *about, found.likelihood, found.out)
 
 
 def _one(sites: Natural) -> Natural:
