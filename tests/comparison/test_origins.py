@@ -35,7 +35,7 @@ def test_windows_follow_each_other_to_the_end(problem):
 def test_the_seasonal_naive_forecast():
     """After Hyndman and Athanasopoulos: y of a season ago, and a variance that is h seasons' of the residuals."""
     past = np.array([1.0, 2.0, 3.0, 5.0, 5.0, 5.0])
-    mean, deviation = _naive(3)(past, 7)
+    mean, deviation, _ = _naive(3)(past, 7)
     np.testing.assert_array_equal(mean, [5, 5, 5, 5, 5, 5, 5])
     one = np.sqrt((4.0**2 + 3.0**2 + 2.0**2) / 3.0)
     np.testing.assert_allclose(deviation, one * np.sqrt([1, 1, 1, 2, 2, 2, 3]))
@@ -43,8 +43,9 @@ def test_the_seasonal_naive_forecast():
 
 def test_exponential_smoothing_of_an_exact_season():
     pytest.importorskip("statsmodels")
-    mean, deviation = _smoothed(LEVEL + 1e-3 * np.arange(70) % 2e-3, 7, 7)
+    mean, deviation, converged = _smoothed(LEVEL + 1e-3 * np.arange(70) % 2e-3, 7, 7)
     np.testing.assert_allclose(mean, LEVEL[:7], atol=0.02)
+    assert converged
     assert (deviation < 0.05).all()
 
 
@@ -66,12 +67,27 @@ def test_a_model_of_the_season_beside_the_baselines(problem):
     rows = {row["model"]: row for row in found.rows}
     assert list(rows)[:2] == ["series", "seasonal naive (week)"]
     assert rows["series"]["difference"] == 0.0
-    mean, deviation = zip(*(_naive(7)(Y[:end], 7) for end in (56, 63)), strict=True)
+    mean, deviation, _ = zip(*(_naive(7)(Y[:end], 7) for end in (56, 63)), strict=True)
     score = stats.norm(np.concatenate(mean), np.concatenate(deviation)).logpdf(Y[56:]).mean()
     assert rows["seasonal naive (week)"]["log score"] == pytest.approx(score)
     assert rows["seasonal naive (week)"]["difference"] == pytest.approx(score - rows["series"]["log score"])
     assert rows["series"]["rmse"] < 0.15
+    assert rows["series"]["not converged"] == 0
     assert 0.7 <= rows["series"]["within 90 %"] <= 1.0
     labels = tables.problem(tables.from_columns({"t": np.arange(20), "y": np.arange(20) % 2}, "labels"), "y")
     with pytest.raises(ValueError, match="neither of classes"):
         comparison.backtest({"labels": labels}, comparison.origins(labels, 2, 3))
+
+
+def test_fits_that_do_not_converge_are_counted(problem, monkeypatch):
+    """Of two fits the second is cut short."""
+    fit, limits = type(problem).fit, iter((200, 1))
+
+    def cut(self, method, rows, **settings):
+        return fit(self, method, rows, max_sweeps=next(limits), **settings)
+
+    monkeypatch.setattr(type(problem), "fit", cut)
+    counts = tables.from_columns({"date": DAYS, "n": np.tile([3, 0, 5, 9, 1, 2, 8], 10)}, "counts")
+    posed = tables.problem(counts, "n", "poisson", FORMULA)
+    found = comparison.backtest({"counts": posed}, comparison.origins(posed, 2, 7), {}, "ep")
+    assert found["not converged"] == [1, 0, *[0] * (len(found.rows) - 2)]

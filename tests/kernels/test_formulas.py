@@ -47,6 +47,10 @@ MEANINGS = {
         "linear(log(x)) + se(sqrt(z)) + group(g) + linear(log(x)) * group(g) + constant()",
     "y ~ x + factor(g) + linear(x):factor(g)": "linear(x) + factor(g) + linear(x) * factor(g) + constant()",
     'se(log("my x"), exp(z), ard=true)': 'se(log("my x"), exp(z), ard=true)',
+    "y ~ s(x) + offset(log(n))": "se(x) + offset(log(n)) + constant()",
+    "y ~ x + (1 + x + z | g)": "linear(x) + lines(x, z) * group(g) + constant()",
+    "y ~ (x + z | g/h)": "lines(x, z) * group(g) + lines(x, z) * group(g, h) + constant()",
+    "y ~ factor(g, coding=sum)": "factor(g, coding=sum) + constant()",
     "(se(x) + (1 | g)) * se(z)": "(se(x) + group(g)) * se(z)",
 }  # fmt: skip
 
@@ -65,7 +69,7 @@ def test_what_formulas_become(text):
         ("y ~", 4, "a term such as"), ("y ~ x + 2", 9, "an intercept is 1 or 0, not '2'"),
         ("y ~ a*b", 6, "write a \\+ b \\+ a:b"), ("y ~ 0", 6, "without an intercept needs a term"),
         ("y ~ (1 | g", 11, "'\\)'"), ("y ~ (1 |)", 9, "a column"), ("(0 | g)", 1, "needs an effect"),
-        ("(x + z | g)", 1, "correlated effects are one level and one slope"), ("(|g)", 2, "expected a column"),
+        ("(0 + x + z | g)", 1, "correlated slopes need a level"), ("(|g)", 2, "expected a column"),
         ("y ~ s(x, k=10)", 10, "k has no counterpart"), ("y ~ s(x, bs='cc')", 5, "the basis 'cc' has no counterpart"),
         ("y ~ poly(x, 9)", 5, "a degree from 1 to 5"), ("se(a, lengthscale~mean)", 7, "must be a number"),
         ("linear(a, centre=mean)", 11, "write ~ for ="), ("linear(a, b, centre~2)", 14, "for one column"),
@@ -75,7 +79,12 @@ def test_what_formulas_become(text):
         ("factor(a, reference~1)", 11, "the code of one level"), ("factor(a, b)", 1, "factor takes one column; got 2"),
         ("factor(log(x))", 8, "columns as they are"), ("group(log(x))", 7, "columns as they are"),
         ("y ~ log(x", 10, "'\\)'"),
-        ("y ~ s(x) + offset(log(n))", 12, "pass exposure=n"),
+        ("y ~ s(x) * offset(n)", 10, "write a \\+ b"), ("se(x) * offset(n)", 9, "cannot be part of a product"),
+        ("offset(n)", 1, "add a term to learn"), ("se(x) + offset(n, m)", 9, "offset takes one column"),
+        ("se(x) + offset(2 * n)", 18, "',' or '\\)'"),
+        ("factor(g, coding=helmert)", 11, "one of treatment, sum"),
+        ("factor(g, coding=sum, reference=1)", 11, "omit reference"),
+        ("lines(a, b, factor=[1, 2])", 13, "must be 6 numbers"),
     ],
 )  # fmt: skip
 def test_errors_of_formulas_point_at_the_place(text, position, said):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from scipy import stats
+from sklearn.exceptions import ConvergenceWarning
 
 from quantprop.comparison.compare import Division, Report, forecast_of
 from quantprop.comparison.scores import DRAWS_PER_ROW, NumberForecast, fraction_below, joined
@@ -19,7 +20,8 @@ from quantprop.tables.series import process_for
 
 MAX_SMOOTHED = 60  # rows of a season that exponential smoothing has a state for
 
-Baseline = Callable[[Float[np.ndarray, " n"], int], tuple[np.ndarray, np.ndarray]]  # past, horizon → mean, deviation
+Ahead = tuple[np.ndarray, np.ndarray, bool]  # mean and standard deviation of the next rows; True if it converged
+Baseline = Callable[[Float[np.ndarray, " n"], int], Ahead]  # of the past and a horizon
 
 
 def origins(problem: Problem, count: int, horizon: int) -> Division:
@@ -63,7 +65,8 @@ def backtest(
 
     Returns:
         A table of models with log score per row, its difference from the first model's with the standard error over
-        origins, the fraction of y within 90 % intervals, and the root mean squared error.
+        origins, the fraction of y within 90 % intervals, the root mean squared error, and the number of fits that did
+        not converge.
     """
     one = next(iter(problems.values()))
     if one.target.classes or one.target.y.ndim > 1 or one.target.units.log:
@@ -71,22 +74,22 @@ def backtest(
             "backtests score predictions of numbers: neither of classes, nor of intervals, nor of logarithms"
         )
     size = len(division.splits)
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[tuple[Any, bool]]] = {}
     for name, problem in problems.items():
         for train, test in division.splits:
             report(name, len(found.setdefault(name, [])), size)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                found[name].append(
-                    forecast_of(problem, problem.fit(method, train, process=process_for(len(train))), test)
-                )
+                warnings.simplefilter("ignore", ConvergenceWarning)  # counted
+                model = problem.fit(method, train, process=process_for(len(train)))
+            found[name].append((forecast_of(problem, model, test), model.converged))
         report(name, size, size)
     days = np.unique(_times(one))
     lengths = {name: max(1, round(period / float(np.median(np.diff(days))))) for name, period in seasons.items()}
     for name, forecast in _baselines(lengths).items():
-        found[name] = [
-            _gaussian(one, test, *forecast(one.target.y[train], len(test))) for train, test in division.splits
-        ]
+        found[name] = []
+        for train, test in division.splits:
+            mean, deviation, converged = forecast(one.target.y[train], len(test))
+            found[name].append((_gaussian(one, test, mean, deviation), converged))
     return _listing(division.words, found)
 
 
@@ -97,17 +100,18 @@ def _times(problem: Problem) -> Float[np.ndarray, " n"]:
     return problem.raw[:, dates[0] if dates else 0]
 
 
-def _listing(words: str, found: dict[str, list[Any]]) -> Listing:
-    names = ("model", "log score", "difference", "error", "within 90 %", "rmse")
+def _listing(words: str, found: dict[str, list[tuple[Any, bool]]]) -> Listing:
+    names = ("model", "log score", "difference", "error", "within 90 %", "rmse", "not converged")
     columns: dict[str, list] = {name: [] for name in names}
-    first = np.array([part.log_density.mean() for part in next(iter(found.values()))])
-    for name, parts in found.items():
+    first = np.array([part.log_density.mean() for part, _ in next(iter(found.values()))])
+    for name, fits in found.items():
+        parts, failed = [part for part, _ in fits], sum(not converged for _, converged in fits)
         whole: Any = joined(parts)
         less = np.array([part.log_density.mean() for part in parts]) - first
         low, high = fraction_below(whole.pit, np.array([0.05, 0.95]))
         error = float(less.std(ddof=1) / np.sqrt(len(less))) if len(less) > 1 else float("nan")
         rmse = float(np.sqrt(np.mean((whole.y - whole.mean) ** 2)))
-        row = (name, float(whole.log_density.mean()), float(less.mean()), error, float(high - low), rmse)
+        row = (name, float(whole.log_density.mean()), float(less.mean()), error, float(high - low), rmse, failed)
         for column, value in zip(columns.values(), row, strict=True):
             column.append(value)
     return Listing(f"predictions from {words}; differences are from the first model", columns)
@@ -142,22 +146,24 @@ def _baselines(lengths: Mapping[str, int]) -> dict[str, Baseline]:
 def _naive(length: int) -> Baseline:
     """The last season again (Hyndman and Athanasopoulos, Forecasting, section 5.5)."""
 
-    def forecast(past: Float[np.ndarray, " n"], horizon: int) -> tuple[np.ndarray, np.ndarray]:
+    def forecast(past: Float[np.ndarray, " n"], horizon: int) -> Ahead:
         ahead = np.arange(horizon)
         change = past[length:] - past[:-length]
-        return past[len(past) - length + ahead % length], np.sqrt(np.mean(change**2) * (1 + ahead // length))
+        return past[len(past) - length + ahead % length], np.sqrt(np.mean(change**2) * (1 + ahead // length)), True
 
     return forecast
 
 
-def _smoothed(past: Float[np.ndarray, " n"], horizon: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+def _smoothed(past: Float[np.ndarray, " n"], horizon: int, length: int) -> Ahead:
     import pandas  # which statsmodels needs
+    from statsmodels.tools.sm_exceptions import ConvergenceWarning as Stopped  # pyright: ignore[reportMissingImports]
     from statsmodels.tsa.exponential_smoothing.ets import ETSModel  # pyright: ignore[reportMissingImports]
 
     more = {"seasonal": "add", "seasonal_periods": length} if length else {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore", Stopped)  # counted
         model = ETSModel(pandas.Series(past.astype(float)), error="add", trend="add", damped_trend=True, **more)
         fitted: Any = model.fit(disp=False)
         found = fitted.get_prediction(len(past), len(past) + horizon - 1)
-    return np.asarray(found.predicted_mean), np.sqrt(np.asarray(found.forecast_variance))
+    converged = bool(fitted.mle_retvals["converged"])
+    return np.asarray(found.predicted_mean), np.sqrt(np.asarray(found.forecast_variance)), converged

@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_consistent_length
 
+from quantprop.estimators.columns import offset_mean, refuse_offsets
 from quantprop.estimators.core import FittedCore, build
 from quantprop.estimators.first_kernel import DefaultKernel
 from quantprop.estimators.observations import OF_CLASSES, codes
@@ -157,6 +158,8 @@ class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
         per class, or one per pair of classes.
         """
         self.classes_, self.n_classes_ = classes, len(classes)
+        if len(classes) > 2:
+            refuse_offsets(self.kernel, "with more than two classes", "fit one class against the others")
         spec = self._kernel_spec(X, DefaultKernel(weights=rows.get("weights")))
         process = self._process(spec, X)
         if self._jointly():
@@ -172,7 +175,7 @@ class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
             yield self._fit_options(self.max_iter_predict), spec, *factors, {}, start
             return
         likelihood = OF_CLASSES[self.likelihood]() if isinstance(self.likelihood, str) else self.likelihood
-        model = Model(spec.kernel, likelihood, process=process)
+        model = Model(spec.kernel, likelihood, offset_mean(self.kernel, 0.0, 1.0, self._coding), process)
         X, y, rows = written_out(model, X, y, rows)
         problems = two_class_problems(y, classes, self.multi_class)
         if not all(chosen.any() for chosen, _ in problems):

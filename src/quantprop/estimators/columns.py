@@ -10,7 +10,9 @@ from typing import Any, NoReturn
 import numpy as np
 from jaxtyping import Float
 
+from quantprop import means
 from quantprop.core.data import refuse_others
+from quantprop.core.parameters import Parameter, is_parameter
 from quantprop.kernels import Kernel, NewLevelWarning, Terms, columns_of, groups_of
 from quantprop.kernels.categories import Coregion
 from quantprop.kernels.derived import Derived
@@ -93,7 +95,7 @@ def coding_of(kernel: Any, X: Any, other: Any = None) -> Coding:
     if found is None:
         return Coding()
     found = found if second is None else found + second
-    columns, groups = columns_of(found), groups_of(found)
+    columns, groups = (*columns_of(found), *offsets_of(kernel)), groups_of(found)
     if not any(isinstance(column, str) for column in columns):
         return Coding(levels=_array_levels(X, groups)) if groups else Coding()
     if positions := [column for column in columns if not isinstance(column, str)]:
@@ -101,13 +103,39 @@ def coding_of(kernel: Any, X: Any, other: Any = None) -> Coding:
     if others := bare(found):
         raise ValueError(f"kernel: {others[0]!r} acts on all columns, but other parts on named columns: name its "
                          "columns too, with .on(columns)")  # fmt: skip
-    names = tuple(map(str, columns))
+    names = tuple(dict.fromkeys(map(str, columns)))
     if isinstance(kernel, (str, Terms)) and hasattr(X, "columns"):
         Terms(kernel if isinstance(kernel, str) else kernel.text, tuple(map(str, X.columns)))  # points at wrong names
     _check_frame(X, names)
     coded = {names.index(str(column)): _levels(X[column], str(column)) for column in groups}
     _check_coregions(found, {names[i]: len(levels) for i, levels in coded.items()})
     return Coding(names, tuple(coded.items()))
+
+
+def offsets_of(kernel: Any) -> tuple[Any, ...]:
+    """The columns of offsets of the kernel argument of an estimator."""
+    if isinstance(kernel, str) and is_formula(kernel):
+        kernel = Terms(kernel)
+    return kernel.offsets() if isinstance(kernel, Terms) else ()
+
+
+def offset_mean(kernel: Any, mean: Any, unit: float, coding: Coding) -> Any:
+    """The known mean of f, to which the offsets of a kernel are added in units of f; a mean as it is without any."""
+    columns = offsets_of(kernel)
+    if not columns:
+        return mean
+    if isinstance(mean, means.Linear) or (callable(mean) and not is_parameter(mean)):
+        raise ValueError("offset() adds to a constant mean, and the model has another: use mean='constant', or add the "
+                         "offset to your function")  # fmt: skip
+    at = tuple(coding.names.index(str(c)) if coding.names else int(c) for c in columns)
+    level = mean if is_parameter(mean) else Parameter(float(mean), fixed=True)
+    return means.Linear(Parameter(np.full(len(at), 1.0 / unit), fixed=True), level, at)
+
+
+def refuse_offsets(kernel: Any, where: str, remedy: str) -> None:
+    """Raise for offsets where they have no meaning."""
+    if columns := offsets_of(kernel):
+        raise ValueError(f"offset({columns[0]}) is not supported {where}: {remedy}")
 
 
 def _as_kernel(kernel: Any) -> Kernel | None:

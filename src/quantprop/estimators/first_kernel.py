@@ -35,10 +35,11 @@ from quantprop.kernels import (
     located,
 )
 from quantprop.kernels.additive import LENGTHSCALE, START
+from quantprop.kernels.building import Place, Start, is_wide, summed, terms_of
+from quantprop.kernels.categories import ANY
 from quantprop.kernels.formulas import is_formula, parsed
 from quantprop.kernels.size import KernelSizeError
 from quantprop.kernels.structure import centred, measured, with_levels
-from quantprop.kernels.terms import Place, Start, is_wide, summed, terms_of
 from quantprop.kernels.variables import variables
 from quantprop.learning.sizes import typical_distance
 from quantprop.learning.starts import variance_bounds
@@ -205,6 +206,14 @@ class StartFromData(Start):
 
     def reference(self, place: Place) -> float:
         return float(self.x[:, np.array(place.columns)].min())
+
+    def levels(self, place: Place) -> tuple[float, ...]:
+        return tuple(np.unique(self.x[:, np.array(place.columns)]).tolist())
+
+    def covariance(self, place: Place) -> Any:
+        spread = column_moments(self.x[:, np.array(place.columns)], self.weights)[1]
+        each = np.sqrt(self.each / (1 + len(spread))) / np.array([1.0, *np.where(spread > 0, spread, 1.0)])
+        return Parameter(np.diag(each)[np.tril_indices(len(each))], ANY)
 
 
 def _started(terms: Terms, x: Float[np.ndarray, "n d"], names: tuple[str, ...], default: DefaultKernel) -> Kernel:

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.core.parameters import declared, labels
+from quantprop.estimators.columns import offsets_of
 from quantprop.estimators.reading import Described
 from quantprop.inference.classes import ClassSolution
 from quantprop.inference.components import Decomposition, additive_term, variable
@@ -24,6 +25,7 @@ from quantprop.inference.stacked import Stack
 from quantprop.inference.terms import FixedEffect, codes_of, factors_of, terms_of
 from quantprop.inference.varying import VaryingSolution
 from quantprop.kernels import Columns, Kernel, columns_of, written
+from quantprop.kernels.grammar import quoted
 from quantprop.kernels.structure import leaves
 
 LEVEL = ("mean", "constant()")  # terms that explain no difference between rows
@@ -253,7 +255,10 @@ def term_summary(model: Described, which: int = 0) -> TermSummary:
         estimate, lower, upper = (start + unit * number for number in (effect.estimate, effect.lower, effect.upper))
         called = {**model.words, **words}.get(name, name)
         fixed[called] = FixedEffect(estimate, unit * effect.error, lower, upper)
-    shares = {name: share for name, share in solution.terms(solution.X).shares.items() if name not in LEVEL}
+    known = [model.features[c] if isinstance(c, int) else c for c in offsets_of(model.estimator.kernel)]
+    shares = solution.terms(solution.X).shares
+    shares |= {" + ".join(f"offset({quoted(name)})" for name in known): shares.pop(MEAN, 0.0)} if known else {}
+    shares = {name: share for name, share in shares.items() if name not in LEVEL}
     return TermSummary(written(solution.model.kernel), shares, fixed, references)
 
 
@@ -265,7 +270,8 @@ def _factors(model: Described, solution: Solution) -> tuple[dict[str, str], dict
             groups = [model.grouping(column) for column in factors]
             levels = [{float(code[0]): level for level, code in group.levels.items()} for group in groups]
             reference = zip(groups, levels, factors.values(), strict=True)
-            references |= {group.name: level[code] for group, level, code in reference}
+            of_all = "the mean of all levels"
+            references |= {group.name: of_all if code is None else level[code] for group, level, code in reference}
             for codes in codes_of(solution, term):
                 named = (level[code] for level, code in zip(levels, codes, strict=True))
                 words[f"{name}[{', '.join(f'{c:g}' for c in codes)}]"] = f"{name}[{', '.join(named)}]"

@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from quantprop.core.data import row_weights
 from quantprop.core.gaussian import Normal
+from quantprop.estimators.columns import refuse_offsets
 from quantprop.estimators.core import build
 from quantprop.estimators.first_kernel import DefaultKernel
 from quantprop.estimators.observations import OF_CLASSES
@@ -82,6 +83,7 @@ class GaussianProcessRanker(GaussianProcess):
         is `np.arange(2 * m).reshape(2, m).T`. A comparison of weight 2 counts as two. Items with equal features have
         the same utility: comparisons of them are omitted, with a warning.
         """
+        refuse_offsets(self.kernel, "in a ranker", "leave it out; a linear term learns its coefficient")
         x = self._learned_from(X)
         self.X_train_, self.pairs_ = x, checked(pairs, len(x))
         spec = self._kernel_spec(x, DefaultKernel())

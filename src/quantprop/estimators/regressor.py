@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_consistent_length
 from quantprop import means
 from quantprop.core.data import refuse_others, refuse_sizes
 from quantprop.core.parameters import Parameter, values
+from quantprop.estimators.columns import offset_mean
 from quantprop.estimators.core import FittedCore, build
 from quantprop.estimators.first_kernel import DefaultKernel, with_unknown_mean
 from quantprop.estimators.forecasts import Forecasts
@@ -130,9 +131,11 @@ class GaussianProcessRegressor(Readable, Forecasts):
         X, y = self._observed(X, y)
         X, y, rows = self._with_weight(X, y, sample_weight, exposure, trials)
         likelihood = self._likelihood(y, rows)
-        y = self._normalised(likelihood, y, rows)
-        likelihood, mean, default = self._starts(likelihood, y, rows)
+        known = self._offset(X)
+        y = self._normalised(likelihood, y, rows, known)
+        likelihood, mean, default = self._starts(likelihood, y, rows, known / self._y_std)
         spec, mean = self._with_mean(self._kernel_spec(X, default), mean, X, default)
+        mean = offset_mean(self.kernel, mean, self._y_std, self._coding)
         if self.varying is not None:
             check(self)
             spec, likelihood = with_varying(self, spec, likelihood, X, rows.get("weights"))
@@ -225,22 +228,31 @@ class GaussianProcessRegressor(Readable, Forecasts):
             return ""
         return f"; the noise is alpha={self.alpha}: {NOISE_REMEDY}" if self._of_f() else f"; {LEVEL_REMEDY}"
 
-    def _normalised(self, likelihood: Likelihood, y: np.ndarray, rows: Rows) -> np.ndarray:
-        """y in units of its own mean and deviation, if asked for; a row of weight 2 counts as two."""
+    def _offset(self, X: np.ndarray) -> Any:
+        """The part of f that is known from X; 0 without offsets."""
+        mean = offset_mean(self.kernel, 0.0, 1.0, self._coding)
+        return np.asarray(values(mean)(X)) if callable(mean) else 0.0
+
+    def _normalised(self, likelihood: Likelihood, y: np.ndarray, rows: Rows, known: Any) -> np.ndarray:
+        """y in units of its own mean and deviation, without the known part of f, if asked for; a row of weight 2
+        counts as two.
+        """
         self._y_mean, self._y_std = 0.0, 1.0
         if not self.normalize_y:
             return y
         if not is_on_real_line(likelihood):
             raise ValueError("normalize_y=True is supported only for likelihoods of any real y")
-        self._y_mean, self._y_std = mean_and_deviation(y, rows.get("weights", 1.0))
+        self._y_mean, self._y_std = mean_and_deviation(y - known, rows.get("weights", 1.0))
         return (y - self._y_mean) / self._y_std
 
-    def _starts(self, likelihood: Likelihood, y: np.ndarray, rows: Rows) -> tuple[Likelihood, Any, DefaultKernel]:
-        """Likelihood, known mean and default kernel to start from. If f has the unit of y, their size is that of y;
-        otherwise f has a scale of its own, and the default kernel's variance a weak prior.
+    def _starts(
+        self, likelihood: Likelihood, y: np.ndarray, rows: Rows, known: Any
+    ) -> tuple[Likelihood, Any, DefaultKernel]:
+        """Likelihood, known mean and default kernel to start from; `known` is a known part of f. If f has the unit of
+        y, their size is that of y; otherwise f has a scale of its own, and the default kernel's variance a weak prior.
         """
         weights = rows.get("weights")
-        size = None if likelihood.noise_name is None else size_of(likelihood.response(y), weights)
+        size = None if likelihood.noise_name is None else size_of(likelihood.response(y) - known, weights)
         mean = self.mean
         if isinstance(mean, str):  # the unknown part is in the kernel
             mean = 0.0 if mean == "zero" or size is None else size.centre
@@ -277,7 +289,7 @@ class GaussianProcessRegressor(Readable, Forecasts):
     def mean_(self):
         """The prior mean as learned; of an unknown one, which is integrated over, its posterior mean."""
         solution, mean = self.solution_, self._core.fitted.model.mean
-        if self.mean in ("constant", "linear") and not isinstance(mean, (Parameter, means.Linear)):
+        if self.mean in ("constant", "linear") and not solution._learned_mean.names:
             linear = [name for name in terms_of(solution.model.plain_kernel) if name.startswith("linear(")]
             return mean_of(solution, linear[-1] if self.mean == "linear" else None)
         return mean.value if isinstance(mean, Parameter) else mean

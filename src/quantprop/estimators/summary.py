@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from quantprop.inference.closeness import Closeness, closeness, refusal
 from quantprop.inference.degrees import effective_degrees
 from quantprop.inference.levels import is_effect
 from quantprop.inference.terms import Parts, at_levels, effects_at, factors_of, terms_of
-from quantprop.kernels import Kernel, groups_of
+from quantprop.kernels import Kernel, Lines, groups_of
 from quantprop.kernels.structure import leaves
 from quantprop.priors import Markov
 from quantprop.runtime.display import expression, short
@@ -164,7 +165,22 @@ def _effects(model: Described, solution: Any, name: str, term: Kernel, x: np.nda
     sd = unit * float(np.sqrt(np.mean(np.asarray(term.diagonal(jnp.asarray(x))))))
     levels, order = list(group.levels), np.argsort(-mean, kind="stable")
     ends = {"largest": order[:MAX_EXTREMES], "smallest": order[max(MAX_EXTREMES, len(order) - MAX_EXTREMES) :]}
-    return {"sd": sd, **{end: {levels[i]: float(mean[i]) for i in which} for end, which in ends.items()}}
+    ranked = {end: {levels[i]: float(mean[i]) for i in which} for end, which in ends.items()}
+    return {"sd": sd, **_correlated(term, unit), **ranked}
+
+
+def _correlated(term: Kernel, unit: float) -> dict[str, Any]:
+    """The prior standard deviations of slopes that are correlated with the level, and all correlations."""
+    found = [(leaf, seen) for leaf, seen in leaves(term, called=True) if isinstance(leaf, Lines)]
+    if not found:
+        return {}
+    names, covariance = ["level", *map(str, found[0][1] or ())], np.asarray(found[0][0].covariance())
+    sd = np.sqrt(np.diagonal(covariance))
+    pairs = itertools.combinations(range(len(names)), 2)
+    return {
+        "slopes": {name: unit * float(one) for name, one in zip(names[1:], sd[1:], strict=True)},
+        "correlations": {f"{names[i]}:{names[j]}": float(covariance[i, j] / (sd[i] * sd[j])) for i, j in pairs},
+    }
 
 
 # --- in words --------------------------------------------------------------------------------------------------------
@@ -225,7 +241,7 @@ def _members(part: Mapping[str, Any]) -> Iterator[str | Listing]:
 
 def _hyperparameters(part: Mapping[str, Any], without_lengthscales: bool) -> Iterator[str | Listing]:
     shown = [(name, {"value": value}) for name, value in part["hyperparameters"].items()
-             if not (without_lengthscales and "lengthscale of " in name)]  # fmt: skip
+             if not (without_lengthscales and "lengthscale of " in name) and " of lines(" not in name]  # fmt: skip
     if shown:
         yield _listing("hyperparameters", "parameter", shown)
     if "intervals" in part:

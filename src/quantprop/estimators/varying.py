@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from quantprop.estimators.columns import Coding
+from quantprop.estimators.columns import Coding, refuse_offsets
 from quantprop.estimators.first_kernel import DefaultKernel, KernelChoices, kernel_spec
 from quantprop.estimators.observations import DEFAULT_ALPHA
 from quantprop.estimators.translate import KernelSpec, untranslated
@@ -36,6 +36,7 @@ def check(estimator: Any) -> None:
 def with_varying(estimator: Any, spec: Any, likelihood: Likelihood, X: np.ndarray, weights: Any) -> tuple[Any, Varying]:
     """The kernels of both functions, and the likelihood with the parameter that varies."""
     ((parameter, kernel),) = estimator.varying.items()
+    refuse_offsets(kernel, "in a parameter that varies", "add it to kernel=, or leave it out")
     of_parameter = Varying(likelihood, parameter)  # before the kernel: it checks the name
     names = estimator._coding.names or tuple(map(str, getattr(estimator, "feature_names_in_", ())))
     default, coding = DefaultKernel(weights=weights), Coding(names, estimator._coding.levels)

@@ -16,7 +16,7 @@ from quantprop.inference.mixture import Mixture
 from quantprop.inference.prediction import draws
 from quantprop.inference.solution import Solution
 from quantprop.inference.terms import Parts, at_levels, joint_of, terms_of
-from quantprop.kernels import Kernel, Linear, columns_of
+from quantprop.kernels import Kernel, Linear, Lines, columns_of
 from quantprop.kernels.structure import leaves
 from quantprop.likelihoods import Gaussian
 from quantprop.runtime.listing import Listing
@@ -52,7 +52,8 @@ def levels(posterior: Posterior, group: Grouping, unit: float = 1.0) -> Listing:
     """The effect of every level on `unit` times f: estimate, standard error, 95 % interval, and expected rank, 1 for
     the largest.
 
-    The effects are those of the kernel's terms in the column, alone or times a linear term, whose slope it changes.
+    The effects are those of the kernel's terms in the column, alone or times a linear term, whose slope it changes; of
+    correlated lines first the intercept, at the mean of the columns, then each slope.
     Without such a term an effect is f with all rows at the level, averaged over rows, minus its mean over levels.
     """
     parts = posterior.components if isinstance(posterior, Mixture) else (posterior,)
@@ -90,13 +91,26 @@ def _effects(solution: Solution, group: Grouping) -> dict[str, Normal]:
         x = at_levels(term, group.places, list(group.levels.values()), solution.X.shape[1])
         joint, k = joint_of(solution, x, Parts((name,), (term,))), len(x)
         found[name] = _normal(joint.mean[:k], joint.covariance[:k, :k])
+        for called, column in _slopes_of(term).items():
+            step = np.concatenate([-np.eye(k), np.eye(k)], axis=1)
+            ends = np.concatenate([x, x + np.eye(x.shape[1])[column]])
+            joint = joint_of(solution, ends, Parts((name,), (term,)))
+            both = joint.covariance[: 2 * k, : 2 * k]
+            found[f"{name}: {called}"] = _normal(step @ joint.mean[: 2 * k], step @ both @ step.T)
     return found
+
+
+def _slopes_of(term: Kernel) -> dict[str, int]:
+    """The columns, by name, whose slopes a term has beside an intercept."""
+    named, placed = ([pair for pair in leaves(term, called=called)] for called in (True, False))
+    both = [(names, seen) for (leaf, names), (_, seen) in zip(named, placed, strict=True) if isinstance(leaf, Lines)]
+    return {str(name): int(place) for names, seen in both for name, place in zip(names or (), seen or (), strict=True)}
 
 
 def is_effect(term: Kernel, group: Grouping) -> bool:
     """True if a term depends on the column, and on no others except through linear factors."""
     others = [leaf for leaf, seen in leaves(term) if seen is None or set(seen) - set(group.places)]
-    return set(group.places) <= set(columns_of(term)) and all(isinstance(leaf, Linear) for leaf in others)
+    return set(group.places) <= set(columns_of(term)) and all(isinstance(leaf, (Linear, Lines)) for leaf in others)
 
 
 def _normal(mean: np.ndarray, covariance: np.ndarray) -> Normal:

@@ -19,7 +19,7 @@ from quantprop.core.data import bucket, pad
 from quantprop.core.gaussian import Normal
 from quantprop.inference import prediction
 from quantprop.inference.learned_mean import MEAN
-from quantprop.kernels import Columns, Constant, Factor, Kernel, Linear, summands, written
+from quantprop.kernels import CentredFactor, Columns, Constant, Factor, Kernel, Linear, Lines, summands, written
 from quantprop.kernels.combinations import Difference, Item, halves
 from quantprop.kernels.structure import leaves
 from quantprop.priors.base import Cost
@@ -193,8 +193,9 @@ def _effect(estimate: float, variance: float) -> FixedEffect:
 
 @float64
 def fixed_effects(solution: Solution) -> dict[str, FixedEffect]:
-    """The coefficients of linear terms, the differences of a factor's levels from its reference level, by their codes,
-    and the mean where it was learned or is a term, by name; of differences between items those of their utility.
+    """The coefficients of linear terms, the differences of a factor's levels from its reference level or, under sum
+    coding, from their mean, by their codes, and the mean where it was learned or is a term, by name; of differences
+    between items those of their utility.
     """
     kernel = solution.model.plain_kernel
     found, kernels = {}, terms_of(kernel.kernel if isinstance(kernel, Difference) else kernel)
@@ -225,7 +226,9 @@ def _level(solution: Solution) -> FixedEffect:
     at = solution.X[:1]
     constant: list[Kernel] = [term for term in summands(solution.model.plain_kernel) if isinstance(term, Constant)]
     level = effects_at(solution, at, Parts(("level",), (reduce(add, constant),)))["level"]
-    return _effect(solution.model.prior_mean(at)[0] + level.mean[0], level.variance[0])
+    mean = solution.model.plain_mean
+    known = mean.intercept if isinstance(mean, means.Linear) else solution.model.prior_mean(at)[0]
+    return _effect(known + level.mean[0], level.variance[0])
 
 
 def mean_of(solution: Solution, slopes: str | None) -> Any:
@@ -247,11 +250,14 @@ def _slopes(solution: Solution, name: str, term: Columns) -> dict[str, FixedEffe
     return {f"linear({called})": _effect(at.mean[i], at.variance[i]) for i, called in enumerate(_called(term))}
 
 
-def factors_of(term: Kernel, called: bool = False) -> dict[Any, float]:
-    """The columns of a term's factors with their reference levels, if it has no parts besides factors and slopes."""
+def factors_of(term: Kernel, called: bool = False) -> dict[Any, float | None]:
+    """The columns of a term's factors with their reference levels, None under sum coding, if it has no parts besides
+    factors and slopes.
+    """
     parts = [(leaf, seen or ()) for leaf, seen in leaves(term, called=called)]
-    found = {c: float(leaf.reference) for leaf, seen in parts for c in seen if isinstance(leaf, Factor)}
-    return found if all(isinstance(leaf, (Factor, Linear)) for leaf, _ in parts) else {}
+    coded = [(leaf, c) for leaf, seen in parts for c in seen if isinstance(leaf, (Factor, CentredFactor))]
+    found = {c: float(leaf.reference) if isinstance(leaf, Factor) else None for leaf, c in coded}
+    return found if all(isinstance(leaf, (Factor, CentredFactor, Linear)) for leaf, _ in parts) else {}
 
 
 def codes_of(solution: Solution, term: Kernel) -> Float[np.ndarray, "k factors"]:
@@ -260,7 +266,8 @@ def codes_of(solution: Solution, term: Kernel) -> Float[np.ndarray, "k factors"]
     is_compared = isinstance(solution.model.plain_kernel, Difference)
     x = np.concatenate(halves(solution.X)) if is_compared else solution.X
     codes = np.unique(x[:, list(map(int, factors))], axis=0)
-    return codes[(codes != np.array([*factors.values()])).all(axis=1)]
+    references = np.array([np.nan if reference is None else reference for reference in factors.values()])
+    return codes[(codes != references).all(axis=1)]
 
 
 def _differences(solution: Solution, name: str, term: Kernel) -> dict[str, FixedEffect]:
@@ -272,11 +279,14 @@ def _differences(solution: Solution, name: str, term: Kernel) -> dict[str, Fixed
 
 
 def at_levels(term: Kernel, places: tuple[int, ...], levels: Any, features: int) -> Float[np.ndarray, "levels d"]:
-    """Inputs with each of the levels in these columns, one unit from the centre of a term's linear factors."""
+    """Inputs with each of the levels in these columns, one unit from the centre of a term's linear factors, and at the
+    centre of those that have an intercept.
+    """
     x = np.zeros((len(levels), features))
     for leaf, seen in leaves(term):
-        if isinstance(leaf, Linear) and seen:
-            x[:, list(map(int, seen))] = 1.0 + (0.0 if leaf.centre is None else leaf.centre)
+        if isinstance(leaf, (Linear, Lines)) and seen:
+            centre = 0.0 if leaf.centre is None else leaf.centre
+            x[:, list(map(int, seen))] = float(isinstance(leaf, Linear)) + centre
     x[:, list(places)] = levels
     return x
 

@@ -27,6 +27,7 @@ from quantprop.kernels.base import Power as Power
 from quantprop.kernels.base import Product as Product
 from quantprop.kernels.base import Sum as Sum
 from quantprop.kernels.categories import Categories as Categories
+from quantprop.kernels.categories import CentredFactor as CentredFactor
 from quantprop.kernels.categories import Coregion as Coregion
 from quantprop.kernels.categories import Factor as Factor
 from quantprop.kernels.categories import NewLevelWarning as NewLevelWarning
@@ -39,6 +40,7 @@ from quantprop.kernels.pairwise import Pairwise as Pairwise
 from quantprop.kernels.pairwise import from_tinygp as from_tinygp
 from quantprop.kernels.simple import Constant as Constant
 from quantprop.kernels.simple import Linear as Linear
+from quantprop.kernels.simple import Lines as Lines
 from quantprop.kernels.simple import White as White
 from quantprop.kernels.standardised import RankNormal as RankNormal
 from quantprop.kernels.standardised import Standardised as Standardised

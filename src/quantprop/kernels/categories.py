@@ -79,6 +79,40 @@ class Factor(Kernel):
         return self.variance * jnp.where(jnp.all(x != self.reference, axis=1), 1.0, 0.0)
 
 
+class CentredFactor(Kernel):
+    """Effects of levels that add up to 0, with prior variance `variance` (1 − 1/L) each: differences from the mean of
+    all L levels (sum coding). A level unseen in training has no effect.
+
+    Args:
+        variance: Prior variance of an effect before centring. Formulas fix it at a large value: unpenalised effects.
+        levels: Codes of all levels.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> codes = np.array([[0.0], [1.0]])
+    >>> np.asarray(kernels.CentredFactor(4.0, (0.0, 1.0)).cross(codes, codes)).tolist()
+    [[2.0, -2.0], [-2.0, 2.0]]
+    """
+
+    variance: Any = 1.0
+    levels: tuple[float, ...] = field(default=(), static=True)
+
+    bounds = bounded(variance=VARIANCE)
+
+    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
+        return self.cross(x[None], z[None])[0, 0]
+
+    def cross(self, x: Points, z: Others) -> Matrix:
+        one, other = (jnp.where(rows == jnp.array(self.levels), 1.0, 0.0) for rows in (x, z))
+        return self.variance * (
+            one @ other.T - jnp.outer(one.sum(axis=1), other.sum(axis=1)) / max(len(self.levels), 1)
+        )
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        known = jnp.where(x == jnp.array(self.levels), 1.0, 0.0).sum(axis=1)
+        return self.variance * known * (1.0 - 1.0 / max(len(self.levels), 1))
+
+
 def _same(x: Points, z: Others) -> Matrix:
     """1 where all columns are equal, a column at a time."""
     same = jnp.ones((len(x), len(z)), dtype=bool)
@@ -166,3 +200,6 @@ class Coregion(Kernel):
 
 def _table(given: Any) -> Any:
     return given if is_parameter(given) or hasattr(given, "shape") else np.asarray(given, dtype=np.float64)
+
+
+CODED = Categories, Factor, CentredFactor, Coregion  # kernels of columns of codes

@@ -5,6 +5,7 @@
     (1 | school/class)                                 group(school) + group(school, class)
     (1 + days || subject)                              group(subject) + linear(days) * group(subject)
     (1 + days | subject)                               the same with linear(days, centre~mean): correlated
+    (1 + days + dose | subject)                        lines(days, dose) * group(subject): all correlated
 
 Names alone are linear terms after `y ~`, where the intercept is implied, as in R. Elsewhere only bars, `:` and the
 smooth terms are added to our own grammar.
@@ -21,7 +22,6 @@ from quantprop.kernels.grammar import EVERY, Call, Chain, Named, Option, Reader,
 SMOOTHS = ("s", "te", "t2", "gp", "poly")
 MGCV_BASES = ("tp", "ts", "cr", "cs", "ps", "bs", "gp")
 STRENGTH = ("+", "*", "**")
-OFFSET = "an offset is not a term: pass exposure=n to fit, or --exposure n, for offset(log(n))"
 CROSSED = "'*' crosses terms in R and multiplies kernels here: write a + b + a:b, or a:b for the product alone"
 
 
@@ -112,8 +112,6 @@ class _FormulaReader(Reader):
 
     def atom(self) -> Tree:
         token, after = self.next, self.tokens[min(self.at + 1, len(self.tokens) - 1)]
-        if token.text == "offset" and after.text == "(":
-            self.fail(token, OFFSET)
         if token.text == "(" and self.has_bar():
             self.at += 1
             return self.by_group(token)
@@ -153,12 +151,15 @@ class _FormulaReader(Reader):
         if bar.text not in ("|", "||"):
             self.fail(bar, f"'+' or '|' must follow here, not {bar}")
         correlated = bar.text == "|" and level and bool(slopes)
-        if bar.text == "|" and len(slopes) + level > 2 - (not level):
-            self.fail(opening, "correlated effects are one level and one slope: write '||' for independent ones")
+        if bar.text == "|" and not level and len(slopes) > 1:
+            self.fail(opening, "correlated slopes need a level, (1 + a + b | g): write '||' for independent ones")
         groups = self.groups(opening)
         self.expect(")", "')'")
         option = {"centre": Option(math.nan, False, opening.at)} if correlated else {}
         found: list[Tree] = []
+        if correlated and len(slopes) > 1:
+            lines = Call("lines", tuple(slopes), {}, opening.at)
+            found, groups = [_product(lines, group) for group in groups], []
         for group in groups:
             found += [group] if level else []
             found += [_product(self.linear(slope, **option), group) for slope in slopes]

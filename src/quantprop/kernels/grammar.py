@@ -8,7 +8,8 @@
     option   = word ( "=" | "~" ) ( number | "[" number { "," number } "]" | "true" | "false" | "mean" | shape )
 
 A number after "=" is fixed, one after "~" is where learning starts; "*" stands for all columns that no term names.
-A shape is increasing, decreasing, convex or concave; a function is log, log2, log10, log1p, sqrt or exp.
+A shape is increasing, decreasing, convex or concave, or the coding of a factor, treatment or sum; a function is log,
+log2, log10, log1p, sqrt or exp.
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ class Reader:
                 if token.text in options:
                     self.fail(token, f"{token.text!r} is given twice")
                 fixed = self.tokens[self.at - 1].text == "="
-                is_word = token.text == "monotone" and self.next.kind == "word"
+                is_word = token.text in ("monotone", "coding") and self.next.kind == "word"
                 options[token.text] = Option(self.take().text if is_word else self.value(), fixed, token.at)
             elif options:
                 self.fail(token, f"expected an option such as lengthscale=2, not {token}: columns come first")

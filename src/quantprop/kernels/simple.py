@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -38,6 +39,50 @@ class Linear(Kernel):
 
     def cross(self, x: Points, z: Others) -> Matrix:
         return (self.variance * self.about(x)) @ self.about(z).T
+
+
+class Lines(Kernel):
+    """(1, x − c) L Lᵀ (1, z − c)ᵀ: linear functions whose intercept and slopes are correlated. Multiplied by
+    `Categories` of a column, each of its levels has its own.
+
+    Args:
+        factor: L, lower triangular, row by row: (p + 1)(p + 2) / 2 values for p columns; learned.
+        centre: Point c at which the intercept is taken, one value per column; 0 by default.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> lines = kernels.Lines(np.array([2.0, 1.0, 3.0]))
+    >>> np.asarray(lines.covariance()).tolist(), float(lines(np.array([1.0]), np.array([0.0])))
+    ([[4.0, 2.0], [2.0, 10.0]], 6.0)
+    """
+
+    factor: Any
+    centre: Any = None
+
+    bounds = bounded(factor=(-float("inf"), float("inf")))
+
+    def root(self) -> Float[Array, "q q"]:
+        """L."""
+        entries = jnp.asarray(self.factor)
+        size = (math.isqrt(1 + 8 * len(entries)) - 1) // 2
+        return jnp.zeros((size, size)).at[jnp.tril_indices(size)].set(entries)
+
+    def covariance(self) -> Float[Array, "q q"]:
+        """L Lᵀ, of the intercept and the slopes."""
+        return self.root() @ self.root().T
+
+    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
+        return self.cross(x[None], z[None])[0, 0]
+
+    def cross(self, x: Points, z: Others) -> Matrix:
+        return self._weighted(x) @ self._weighted(z).T
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        return jnp.sum(self._weighted(x) ** 2, axis=1)
+
+    def _weighted(self, x: Points) -> Float[Array, "n q"]:
+        about = x if self.centre is None else x - self.centre
+        return jnp.concatenate([jnp.ones((len(x), 1)), about], axis=1) @ self.root()
 
 
 class Constant(Kernel):

@@ -9,10 +9,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from quantprop.core.records import changed
 from quantprop.kernels.additive import Additive
 from quantprop.kernels.base import Column, Columns, Kernel, Sum, Transformed
-from quantprop.kernels.categories import Categories, Coregion, Factor, NewLevelWarning
-from quantprop.kernels.simple import Constant, Linear, White
+from quantprop.kernels.categories import CODED, Coregion, NewLevelWarning
+from quantprop.kernels.simple import Constant, Linear, Lines, White
 from quantprop.kernels.standardised import RankNormal
 from quantprop.runtime.precision import float64
 
@@ -96,7 +97,7 @@ def groups_of(kernel: Kernel, called: bool = False) -> tuple[Column, ...]:
     >>> kernels.groups_of(kernels.Linear().on([2]) + kernels.Categories().on([1]))
     (1,)
     """
-    groups = (seen for leaf, seen in leaves(kernel, called=called) if isinstance(leaf, (Categories, Coregion, Factor)))
+    groups = (seen for leaf, seen in leaves(kernel, called=called) if isinstance(leaf, CODED))
     return tuple(dict.fromkeys(c for seen in groups for c in seen or ()))
 
 
@@ -145,12 +146,12 @@ def located(kernel: Any, names: Sequence[str]) -> Any:
 
 
 def centred(kernel: Any, centre: np.ndarray) -> Any:
-    """A kernel whose Linear parts pass through 0 at the centre of their columns, where they have none of their own."""
+    """A kernel whose linear parts have the centre of their columns as their zero, where they have none of their own."""
 
     def change(leaf: Any, seen: Any) -> Kernel:
-        if not isinstance(leaf, Linear) or leaf.centre is not None:
+        if not isinstance(leaf, (Linear, Lines)) or leaf.centre is not None:
             return leaf
-        return Linear(leaf.variance, centre if seen is None else centre[np.array(seen)])
+        return changed(leaf, centre=centre if seen is None else centre[np.array(seen)])
 
     return with_leaves(kernel, change)
 

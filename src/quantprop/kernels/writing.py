@@ -11,10 +11,11 @@ import numpy as np
 from quantprop.core.parameters import is_parameter
 from quantprop.kernels.additive import Additive
 from quantprop.kernels.base import Column, Columns, Kernel, Power, Product, Sum
+from quantprop.kernels.building import KINDS
+from quantprop.kernels.categories import CentredFactor
 from quantprop.kernels.grammar import quoted
-from quantprop.kernels.terms import KINDS
 
-NAMES = {kind.make: name for name, kind in KINDS.items()}
+NAMES = {**{kind.make: name for name, kind in KINDS.items()}, CentredFactor: "factor"}
 
 
 def written(kernel: Kernel, digits: int | None = 4, names: Sequence[str] = ()) -> str:
@@ -58,10 +59,12 @@ def _options(kernel: Any, name: str, digits: int | None) -> list[str]:
     wanted = KINDS[name].parameters
     if digits is None:
         wanted = [parameter for parameter in wanted if parameter in ("rank", "period", "order")]
-    given = ((option, getattr(kernel, option)) for option in wanted)
+    if sums := isinstance(kernel, CentredFactor):
+        wanted = [parameter for parameter in wanted if parameter == "variance"]
+    given = ((option, getattr(kernel, option)) for option in wanted if option != "coding")
     given = ((option, value) for option, value in given if option != "centre" or is_parameter(value))
     there = ((option, value) for option, value in given if value is not None and np.size(jax.tree.leaves(value)))
-    return [f"{option}={_number(value, digits)}" for option, value in there]
+    return [*(f"{option}={_number(value, digits)}" for option, value in there), *["coding=sum"] * sums]
 
 
 def _number(value: Any, digits: int | None) -> str:

@@ -21,7 +21,7 @@ from quantprop.tables.reading import MISSING, Table, TableError, is_number, miss
 
 TRUTH = ("false", "true")
 ROW_NAMES = {"rownames", "row.names", "unnamed: 0"}  # headers that R and pandas give them
-TREATMENTS = ("standardised", "centred", "coded")
+TREATMENTS = ("standardised", "centred", "coded", "plain")
 LARGEST = 1e150  # number of a column: its square is still finite
 MAX_LEVELS = 50  # categories of one column
 TYPICAL_SHARE = 0.8  # a column with more numbers (or dates) than this share is one of numbers, with mistakes
@@ -33,8 +33,8 @@ DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 @dataclass(frozen=True)
 class Column:
     """A feature column: words (one of its levels in each cell), dates, or numbers. Dates become days, and sine and
-    cosine of each of the cycles (year, week, day). For a kernel of terms it is only "centred", in units of its own, or
-    "coded": the place of its level, or one beyond for a new level.
+    cosine of each of the cycles (year, week, day). For a kernel of terms it is only "centred", in units of its own,
+    "plain", as it is, or "coded": the place of its level, or one beyond for a new level.
     """
 
     name: str
@@ -148,7 +148,7 @@ class Encoding:
     def standardising(self, raw: Float[np.ndarray, "n d"]) -> Encoding:
         """The same columns, centred and scaled by other rows; columns that do not vary there keep their unit."""
         kinds = np.array([column.treatment for column in self.columns for _ in column.features])
-        centre = np.where(kinds == "coded", 0.0, raw.mean(axis=0))
+        centre = np.where(np.isin(kinds, ("coded", "plain")), 0.0, raw.mean(axis=0))
         scale = np.where(kinds == "standardised", raw.std(axis=0), 1.0)
         if (tiny := (scale < 1.0 / LARGEST) & (np.ptp(raw, axis=0) > 0.0)).any():
             worst = self.features[int(np.argmax(tiny))]

@@ -21,7 +21,7 @@ from quantprop.tables.models import Estimator, TableModel
 from quantprop.tables.reading import Table, TableError, as_table
 from quantprop.tables.roles import Roles
 from quantprop.tables.selection import encoded
-from quantprop.tables.targets import JOINT, REAL, SCALED, Target, target
+from quantprop.tables.targets import JOINT, REAL, SCALED, TIMES, Target, target
 
 KERNELS = {"isotropic": None, **{name: name for name in NAMED_KERNELS}}  # as the estimators call their own
 
@@ -135,6 +135,9 @@ def problem(
         encoding, left_out = encodings.learned(features, dates)
     else:
         encoding, left_out = encoded(features, " + ".join((kernel, *(varying or {}).values())))
+        if found.units.scale != 1.0 and found.likelihood not in TIMES and Terms(kernel).offsets():
+            raise TableError(f"offset() is not supported with the {found.likelihood} likelihood: choose weibull or "
+                             "log-logistic for times, or subtract it from the target")  # fmt: skip
     return Problem(table, found, kernel, encoding, left_out, encoding.raw(features), roles, varying or {})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from quantprop.estimators.columns import check_levels, in_order
@@ -75,7 +75,8 @@ def complete(
 
 def columns_in(kernel: str, names: Sequence[str]) -> tuple[str, ...]:
     """The columns that the terms of a kernel name, of those that there are."""
-    return tuple(map(str, columns_of(Terms(kernel, tuple(names)).kernel(names=names), called=True)))
+    named = columns_of(Terms(kernel, tuple(names)).kernel(names=names), called=True)
+    return tuple(dict.fromkeys(map(str, (*named, *Terms(kernel).offsets()))))
 
 
 def encoded(table: Table, text: str) -> tuple[Encoding, dict[str, str]]:
@@ -88,7 +89,9 @@ def encoded(table: Table, text: str) -> tuple[Encoding, dict[str, str]]:
     sources = [Derived.of(name, table.names).source for name in chosen]
     check_complete(table, sources)
     groups = set(groups_of(Terms(text).kernel(), called=True))
+    known = set(Terms(text).offsets())
     columns = tuple(_group(table, name) if name in groups else _numeric(table, name) for name in chosen)
+    columns = tuple(replace(one, treatment="plain") if one.name in known else one for one in columns)
     return encoding_of(columns, table), {name: "appears in no term" for name in table.names if name not in sources}
 
 

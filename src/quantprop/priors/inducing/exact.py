@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.kernels import Categories, Constant, Coregion, Factor, Kernel, Linear, White, summands
+from quantprop.kernels import Constant, Kernel, Linear, Lines, White, summands
+from quantprop.kernels.categories import CODED
 from quantprop.kernels.structure import leaves
 from quantprop.priors.inducing.rows import ROUNDINGS, independent
 from quantprop.runtime.jobs import gathered
@@ -19,15 +20,14 @@ from quantprop.runtime.programs import program
 
 LEVELS = 2048  # most values of a term that are explained exactly
 SAMPLED = 256  # rows that show how many values a term with more of them has
-OF_LEVELS = Categories, Factor, Coregion
-EXPLAINED = Linear, Constant, *OF_LEVELS
+EXPLAINED = Linear, Lines, Constant, *CODED
 
 _independent = program(lambda term, x: independent(term.cross(x, x), ROUNDINGS * len(x) * float(jnp.finfo(x).eps)))
 
 
 def of_levels(term: Kernel) -> bool:
     """Return whether a term has an effect, or a slope, for each level of a column."""
-    return has_few_values(term) and any(isinstance(part, OF_LEVELS) for part, _ in leaves(term))
+    return has_few_values(term) and any(isinstance(part, CODED) for part, _ in leaves(term))
 
 
 def has_few_values(term: Kernel) -> bool:
