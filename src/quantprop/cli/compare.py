@@ -20,6 +20,7 @@ from quantprop.cli.options import (
     TableOptions,
     announce,
     announce_time,
+    decimals,
     place,
     takes_table,
     words,
@@ -40,6 +41,9 @@ def compare(
         int | None, Option(min=1, help="Number of rolling origins from which a series is predicted, by one method.")
     ] = None,
     horizon: Annotated[int, Option(min=1, help="Number of rows to predict from each of --origins.")] = 60,
+    at: Annotated[
+        str | None, Option(help="Times at which survival curves of --event are scored, with commas between them.")
+    ] = None,
     likelihood: Likelihoods = None,
     kernel: Kernels = None,
     out: Annotated[
@@ -50,14 +54,18 @@ def compare(
 ) -> None:
     """Compare methods with each other and with simpler models by cross-validation; or several kernels or likelihoods,
     by the first method, by leave-one-out log density. Writes a page about them. With --origins, compare forecasts of a
-    series from rolling origins with a seasonal naive forecast and exponential smoothing.
+    series from rolling origins with a seasonal naive forecast and exponential smoothing. With --event and --at, compare
+    models of a hazard with a Cox model by Brier scores and concordance.
     """
     chosen, kernels = _methods(methods), list(dict.fromkeys(kernel or [SINGLE]))
     likelihoods = list(dict.fromkeys(likelihood or [])) or [None]
-    if origins is not None and (out is not None or len(likelihoods) > 1):
-        raise typer.BadParameter("takes one --likelihood, and prints scores without a page: omit --out",
-                                 param_hint="--origins")  # fmt: skip
+    for option, value in (("--origins", origins), ("--at", at)):
+        if value is not None and (out is not None or len(likelihoods) > 1):
+            raise typer.BadParameter("takes one --likelihood, and prints scores without a page: omit --out",
+                                     param_hint=option)  # fmt: skip
     with plainly(debug), prepared():
+        if at is not None:
+            return _survive(table, kernel or [], chosen[0], folds, decimals(at, "--at"), json)
         if origins is not None:
             return _backtest(table, likelihoods[0], kernel or [], chosen[0], (origins, horizon), json)
         others = (Path(f"report-{i}.html") for i in itertools.count(2))
@@ -129,6 +137,18 @@ def _backtest(
     with bars() as progress:
         scores = comparison.backtest(problems, division, found.periods if found else {}, method, progress)
     put(scores, None, json)
+
+
+def _survive(table: TableOptions, kernels: list[str], method: str, folds: int, at: list[float], json: bool) -> None:
+    """Print scores of survival curves; times are split into ten periods."""
+    from quantprop import comparison
+
+    rows, roles = table.read()
+    if roles.event is None:
+        raise typer.BadParameter("scores survival curves: pass --event as well", param_hint="--at")
+    found = comparison.survival_scores(rows, table.target, roles.event, at, observed=roles.observed, kernels=kernels,
+                                       folds=folds, method=method, seed=table.seed)  # fmt: skip
+    put(found, None, json)
 
 
 def _publish(

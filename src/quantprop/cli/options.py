@@ -251,6 +251,14 @@ def check_columns(table: Table, named: dict[str, str]) -> None:
             )
 
 
+def decimals(text: str, option: str) -> list[float]:
+    """Times, with commas between them."""
+    try:
+        return [float(word) for word in words(text)]
+    except ValueError:
+        raise typer.BadParameter(f"must be times with commas between them; got {text!r}", param_hint=option) from None
+
+
 IMPLIED = {
     "censored": "because some intervals are open; --likelihood weibull or log-logistic for survival times",
     "binomial": "because of --trials",

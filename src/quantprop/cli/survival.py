@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Argument, Option
 
-from quantprop.cli.options import EVENT_HELP, Csv, Data, Debug, Decimal, Json, check_columns, place, words
+from quantprop.cli.options import EVENT_HELP, Csv, Data, Debug, Decimal, Json, check_columns, decimals, place
 from quantprop.cli.screen import note, plainly, prepared, put, write_csv
 
 
@@ -49,15 +48,8 @@ def survival(
     with plainly(debug), prepared():
         from quantprop import tables
 
-        put(tables.survival(tables.load(model), tables.read(data, decimal), time, _times(at, "--at")), out, json)
+        put(tables.survival(tables.load(model), tables.read(data, decimal), time, decimals(at, "--at")), out, json)
 
 
 def _cuts(text: str) -> int | str | list[float]:
-    return text if text == "events" else int(text) if text.isdecimal() else _times(text, "--cuts")
-
-
-def _times(text: str, option: str) -> list[float]:
-    try:
-        return [float(word) for word in words(text)]
-    except ValueError:
-        raise typer.BadParameter(f"must be times with commas between them; got {text!r}", param_hint=option) from None
+    return text if text == "events" else int(text) if text.isdecimal() else decimals(text, "--cuts")
