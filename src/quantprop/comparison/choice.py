@@ -8,24 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
 from quantprop.comparison.compare import Report
 from quantprop.comparison.scores import Estimate
 from quantprop.estimators import GaussianProcessClassifier
-from quantprop.estimators.insight import surprise
-from quantprop.inference.classes import ClassSolution
-from quantprop.inference.solution import Solution
-from quantprop.likelihoods import Gaussian
-from quantprop.likelihoods.base import Datum
-from quantprop.runtime.precision import float64
+from quantprop.estimators.insight import surprise, unreliable
 from quantprop.tables import Problem, TableModel
-
-UNRELIABLE = 0.4  # posterior variance of a row's log density (Vehtari, Gelman and Gabry 2017, section 2.2)
-NODES = 32
-DRAWS_OF_F = 400  # in multi-class models
 
 
 @dataclass(frozen=True)
@@ -159,45 +149,3 @@ def _check_comparable(given: Sequence[Candidate]) -> None:
     sizes = {len(one.problem.raw) for one in given}
     if len(sizes) > 1:
         raise ValueError(f"candidates must be fitted to the same rows; got {sorted(sizes)}")
-
-
-def unreliable(model: TableModel) -> np.ndarray:
-    """Rows whose cavity is improper, or for which the posterior variance of log p(y_i | f_i) is above 0.4, in any of
-    the models of classes. Cavities of the Gaussian likelihood are exact, whatever that variance.
-    """
-    found = []
-    for solution in (fitted.solution for fitted in model.fits):
-        if isinstance(solution, ClassSolution):
-            found.append(~(_class_spread(solution) <= UNRELIABLE))
-        elif isinstance(solution.model.likelihood, Gaussian):
-            found.append(np.isnan(solution.loo))
-        else:
-            found.append(np.isnan(solution.loo) | ~(_spread(solution) <= UNRELIABLE))
-    return np.any(found, axis=0)
-
-
-@float64
-def _class_spread(solution: ClassSolution) -> Float[np.ndarray, " n"]:
-    """Var log p(y_i | f_i) of the functions of all classes, over draws of them."""
-    latent = solution.marginals
-    values, vectors = np.linalg.eigh(latent.covariance)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-    z = np.random.default_rng(0).standard_normal((DRAWS_OF_F, *np.shape(latent.mean)))
-    f = latent.mean + np.einsum("ncd,snd->snc", root, z)
-    one = np.ones(len(solution.y))
-    each = jax.vmap(solution.likelihood.log_prob, (Datum(0, 0, 0), 0))
-    return np.var(np.asarray(jax.jit(jax.vmap(each, (None, 0)))(Datum(solution.y, one, one), f)), axis=0)
-
-
-@float64
-def _spread(solution: Solution) -> Float[np.ndarray, " n"]:
-    """Var log p(y_i | f_i) under the marginal posterior of f_i: WAIC's penalty of a row."""
-    likelihood, latent = solution.model.plain_likelihood, solution.marginals
-    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-    weights = weights / weights.sum()
-    f = latent.mean[:, None] + np.sqrt(latent.variance)[:, None] * nodes
-    each = jax.vmap(lambda datum, fs: jax.vmap(lambda f: likelihood.log_prob(datum, f))(fs))
-    logs = np.asarray(each(solution.data, f))
-    with np.errstate(invalid="ignore"):
-        mean = logs @ weights
-        return ((logs - mean[:, None]) ** 2) @ weights

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from quantprop.core.parameters import declared, labels
 from quantprop.estimators.columns import offsets_of
 from quantprop.estimators.reading import Described
+from quantprop.inference import reliability
 from quantprop.inference.classes import ClassSolution
 from quantprop.inference.components import Decomposition, additive_term, variable
 from quantprop.inference.integrated import HyperparameterMarginal
@@ -46,6 +47,11 @@ def surprise(model: Described) -> Float[np.ndarray, " n"]:
     with np.errstate(divide="ignore"):
         yes = np.where(positive, own, np.log(-np.expm1(own)))
     return np.logaddexp.reduce(yes, axis=1) - yes[positive]
+
+
+def unreliable(model: Described) -> np.ndarray:
+    """Rows whose leave-one-out density is unreliable in any of the models of classes."""
+    return np.any([reliability.unreliable(fitted.solution) for fitted in model.fits], axis=0)
 
 
 def influence(model: Described) -> Float[np.ndarray, " n"]:

@@ -63,6 +63,7 @@ def summary(model: Described) -> Summary:
         if not refusal(solution := model.fits[which].solution):
             part["process"], part["closeness"] = repr(solution.model.process), asdict(closeness(solution))
     known["trust"] = [_trust_record(trust) for trust in trusts]
+    known["unreliable_rows"] = int(insight.unreliable(model).sum())
     return Summary(known, (*described(model, known), *(f"trust: {trust}" for trust in trusts)))
 
 
@@ -195,6 +196,8 @@ def described(model: Described, known: Mapping[str, Any]) -> Iterator[str | List
     )
     evidence = "" if model.stacks else f"log evidence {known['log_evidence']:.4f}, "
     yield f"{evidence}leave-one-out {known['loo']:.4f} ({known['loo_error']:.2g}) per row"
+    if known.get("unreliable_rows"):
+        yield f"  unreliable for {known['unreliable_rows']} rows, whose cavity is improper or log density uncertain"
     for i, part in enumerate(known["models"]):
         if len(known["models"]) > 1:
             yield f"{model.labels[i]} against the rest:"

@@ -6,6 +6,7 @@ Solution, what `fit` returned, or a fitted estimator.
 
 from quantprop.plots.calibration import class_reliability, pit, reliability, rootogram
 from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, RED
+from quantprop.plots.checks import check
 from quantprop.plots.effects import effect, effects
 from quantprop.plots.learning import hyperparameter, trace
 from quantprop.plots.posteriors import class_probability, class_regions, posterior, variances
@@ -19,6 +20,7 @@ __all__ = [
     "GREY",
     "ORANGE",
     "RED",
+    "check",
     "class_probability",
     "class_regions",
     "class_reliability",

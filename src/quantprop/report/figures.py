@@ -14,7 +14,8 @@ from quantprop.estimators.insight import component_named, relevance, term_summar
 from quantprop.inference.sobol import Sobol
 from quantprop.inference.solution import Solution
 from quantprop.inference.stacked import Stack
-from quantprop.plots.canvas import Axes, Figure, MaxNLocator, plain, style
+from quantprop.plots.canvas import Axes, Figure, MaxNLocator, plain, plt, style
+from quantprop.plots.checks import refusal
 from quantprop.plots.panels import Scale, panels, ranked
 from quantprop.plots.series import time_of
 from quantprop.report.names import called
@@ -110,6 +111,17 @@ def effects(model: TableModel, which: int = 0) -> Iterator[Picture]:
     if (varying := varying_parameter(model, which)) is not None:
         of = f"the function behind the {varying['parameter']}"
         yield from _of_terms(model, which, solution.parameter, varying["shares"], of)
+
+
+def checks(model: TableModel, which: int = 0) -> Picture | None:
+    """Checks of a model of one function with one y per row; None for others."""
+    solution = model.fits[which].solution
+    if not isinstance(solution, Solution) or refusal(solution):
+        return None
+    figure: Any = plots.check(model.estimator if len(model.fits) == 1 else solution)[0].figure
+    plt.close(figure)
+    said = "Observations beside replicates, PIT of left-out rows, and residuals against the effects of terms."
+    return Picture(figure, said, f"Panels that check the model. {said}")
 
 
 def _of_terms(

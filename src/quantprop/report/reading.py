@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from quantprop.estimators.insight import component_named, has_terms, term_summary, with_components
 from quantprop.inference.sobol import Share
 from quantprop.inference.stacked import Stack
-from quantprop.report.figures import components, effects, gallery
+from quantprop.report.figures import checks, components, effects, gallery
 from quantprop.runtime.markup import Markup, element, table
 from quantprop.tables import TableModel
 
@@ -24,6 +24,10 @@ EFFECTS = (
     "by weight. Curves are shown on one scale, with intervals that contain 50 % and 90 % of their posterior; surfaces "
     "that explain 1 % of f or more by sections at the 5 %, 50 % and 95 % quantiles of the second column, with 90 % "
     "intervals."
+)
+CHECKS = (
+    "Observations beside replicates of the model; the PIT of left-out rows, flat if quantiles are calibrated; and "
+    "quantile residuals of left-out rows, standard normal if the model holds, against the effect of each term."
 )
 SHARES = "Shares of the variance of f, if every column is drawn independently of the others"
 INTERVALS = ("share", "95 % interval")
@@ -48,7 +52,7 @@ class Reading:
 
 
 def learned(model: TableModel, key: str, which: int = 0) -> Iterator[Markup]:
-    """Weights, effects and shares of one fit of a model; nothing if it is neither additive nor a sum of terms."""
+    """Weights, effects and shares of one fit of a model, if it is additive or a sum of terms; and checks."""
     if model.stacks:
         yield from _weights(model.stacks[which])
     if (posterior := with_components(model, which)) is not None:
@@ -64,6 +68,9 @@ def learned(model: TableModel, key: str, which: int = 0) -> Iterator[Markup]:
         if drawn := list(effects(model, which)):
             yield from (element("h3", "Effects"), gallery(drawn, f"{key}-terms"))
         yield from _terms(model, which)
+    if (checked := checks(model, which)) is not None:
+        yield from (element("h3", "Checks"), element("p", CHECKS, class_="note"))
+        yield gallery([checked], f"{key}-checks")
 
 
 def _weights(stack: Stack) -> Iterator[Markup]:
