@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.inference.inferring import FixedPointWarning, infer
     from quantprop.inference.integrated import Integrated
     from quantprop.inference.prediction import PrecisionWarning
+    from quantprop.inference.prior_draws import prior_predictive
     from quantprop.inference.results import Fitted
     from quantprop.inference.solution import Solution, Status
     from quantprop.inference.stacked import Stack
@@ -61,6 +62,7 @@ _HOME = {
     "infer": "inference.inferring",
     "integrate": "learning.integration.integrating",
     "predict_many": "inference.batched",
+    "prior_predictive": "inference.prior_draws",
     "project": "projections.base",
     "sharded": "runtime.mesh",
     "Stack": "inference.stacked",
@@ -126,6 +128,7 @@ __all__ = [
     "means",
     "plots",
     "predict_many",
+    "prior_predictive",
     "project",
     "projections",
     "save",
