@@ -1,5 +1,6 @@
 """Preferences: differences of a process against dense formulas, utilities, win probabilities, contradictions, files."""
 
+import itertools
 import json
 import warnings
 
@@ -9,13 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from scipy.optimize import minimize
 from scipy.special import ndtr
 from scipy.stats import kendalltau, norm
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import PairwiseKernel
 from typer.testing import CliRunner
 
-from quantprop import GaussianProcessRanker, Model, kernels, likelihoods, load
+from quantprop import GaussianProcessRanker, Model, Parameter, kernels, likelihoods, load
 from quantprop.cli import app
 from quantprop.estimators.ranker import informative
 
@@ -287,3 +289,60 @@ def test_the_ranking_is_of_centred_utilities():
     rows = json.loads(done.stdout)
     assert [row["item"] for row in rows] == [names[i] for i in order]
     assert [row["utility"] for row in rows] == pytest.approx(found["utility"], abs=1e-8)
+
+
+def test_ties_have_a_threshold_of_their_own():
+    """Of many games under a wide prior the maximum of Glenn and David's likelihood; two wins leave room for a tie."""
+    rng = np.random.default_rng(6)
+    ability, pairs = np.array([0.0, 0.5, -0.4, 0.9]), np.array(list(itertools.combinations(range(4), 2)) * 60)
+    margin = ability[pairs[:, 0]] - ability[pairs[:, 1]] + rng.normal(size=len(pairs))
+    tied = np.abs(margin) < 0.6
+    pairs = np.where(margin[:, None] < 0, pairs[:, ::-1], pairs)
+    X = np.arange(4.0)[:, None]
+    kernel = kernels.Categories(Parameter(1e4, fixed=True)).on(0)
+    ranker = GaussianProcessRanker(kernel, method="laplace").fit(X, pairs, ties=tied)
+
+    def loss(theta):
+        f, c = np.append(theta[:3], -theta[:3].sum()), np.exp(theta[3])
+        d = f[pairs[:, 0]] - f[pairs[:, 1]]
+        return -np.log(np.where(tied, ndtr(c - d) - ndtr(-c - d), ndtr(d - c))).sum()
+
+    best = minimize(loss, np.zeros(4)).x
+    assert ranker.likelihood_.threshold == pytest.approx(np.exp(best[3]), rel=0.02)
+    np.testing.assert_allclose(ranker.predict(X)[:3], best[:3], atol=0.03)
+    one, other = X[[0]], X[[3]]
+    both = ranker.predict_proba(one, other) + ranker.predict_proba(other, one)
+    assert 0.5 < both[0] < 0.9
+    assert ranker.score(X, pairs, ties=tied) == pytest.approx(-loss(best) / len(pairs), abs=0.01)
+    with pytest.raises(ValueError, match="ties are supported with likelihood='probit' only"):
+        GaussianProcessRanker(likelihood="logit").fit(X, pairs, ties=tied)
+    with pytest.raises(ValueError, match="ties must be booleans"):
+        GaussianProcessRanker().fit(X, pairs, ties=tied[:5])
+
+
+def test_ranks_by_group_and_ties_from_the_command_line(tmp_path):
+    """Items that exchange places between seasons are ranked anew in each; as in Python."""
+    rng = np.random.default_rng(8)
+    rows = ["a,b,season,draw"]
+    for season, strong in (("2024", 0), ("2025", 1)):
+        for _ in range(40):
+            names, p = ("ann", "bob", "cyd"), rng.uniform()
+            one, other = names[strong], names[2 if p < 0.5 else 1 - strong]
+            won = rng.uniform() < 0.85
+            rows.append(",".join([*((one, other) if won else (other, one)), season, "yes" if p > 0.9 else "no"]))
+    path = tmp_path / "games.csv"
+    path.write_text("\n".join(rows))
+    words = ["rank", path, "--winner", "a", "--loser", "b", "--group", "season", "--ties", "draw", "--json"]
+    done = CliRunner().invoke(app, [*map(str, words), "--method", "ep"])
+    assert done.exit_code == 0, done.output
+    found = pd.DataFrame(json.loads(done.stdout))
+    assert found.groupby("season")["item"].first().to_dict() == {"2024": "ann", "2025": "bob"}
+    assert "ties: differences below" in done.stderr
+    frame = pd.read_csv(path, dtype=str)
+    items = pd.DataFrame({"item": [*frame["a"], *frame["b"]], "season": [*frame["season"]] * 2})
+    ranker = GaussianProcessRanker("group(item) + group(item, season)", method="ep")
+    ranker.fit(items, np.arange(160).reshape(2, 80).T, ties=(frame["draw"] == "yes").to_numpy())
+    both = pd.DataFrame({"item": ["ann", "bob", "cyd"], "season": "2024"})
+    expected = dict(zip(both["item"], ranker.predict(both) - ranker.predict(both).mean(), strict=True))
+    own = found[found["season"] == "2024"].set_index("item")["utility"]
+    assert own.to_dict() == pytest.approx(expected, abs=1e-6)

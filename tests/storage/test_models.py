@@ -12,7 +12,9 @@ from storage.cases import AWKWARD, MODELS, NEW, again, made, same
 
 from quantprop import EP, QP, VB, Laplace, Model, Parameter, PowerEP, kernels, likelihoods, methods, projections
 from quantprop.estimators.storage import save
+from quantprop.likelihoods.ordinal import Ties
 from quantprop.storage import records
+from quantprop.storage.records import decode, encode
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -156,3 +158,12 @@ def test_a_failing_write_leaves_the_old_file(broken, tmp_path, monkeypatch):
         save(made(MODELS["poisson"]), path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [kernels.CentredFactor(4.0, (0.0, 1.0, 3.0)), kernels.Lines(np.array([2.0, AWKWARD, 3.0]), np.array([0.5])),
+     Ties(AWKWARD)],
+)  # fmt: skip
+def test_records_of_comparisons_and_correlated_slopes_come_back(record):
+    assert same(decode(encode(record, "it"), "it"), record)

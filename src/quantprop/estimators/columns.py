@@ -159,7 +159,11 @@ def _check_frame(X: Any, columns: Sequence[str]) -> None:
 
 
 def _numbers(X: Any, column: str) -> np.ndarray:
-    name, _ = derived = Derived.of(column, X.columns)
+    name, function = derived = Derived.of(column, X.columns)
+    if function == "missing":
+        raise ValueError(
+            f"missing({name}) is a function of tables: use tables.problem(frame, target, kernel=...).fit()"
+        )
     given = in_days(np.asarray(X[name]))
     refuse_others(given, f"X[{name!r}]")
     try:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 from sklearn.utils._param_validation import StrOptions
 
 from quantprop.core.data import row_weights
 from quantprop.core.gaussian import Normal
+from quantprop.core.parameters import values
 from quantprop.estimators.columns import refuse_offsets
 from quantprop.estimators.core import build
 from quantprop.estimators.first_kernel import DefaultKernel
@@ -26,7 +28,9 @@ from quantprop.inference.stacked import Stack
 from quantprop.inference.terms import Parts
 from quantprop.kernels import Difference
 from quantprop.kernels.combinations import Item, halves
+from quantprop.likelihoods import Likelihood, Probit
 from quantprop.likelihoods.binary import Binary
+from quantprop.likelihoods.ordinal import Ties
 from quantprop.model import Model
 from quantprop.runtime.listing import Listing
 from quantprop.runtime.precision import float64
@@ -76,20 +80,23 @@ class GaussianProcessRanker(GaussianProcess):
         "monotone": [Mapping, None],
     }
 
-    def fit(self, X, pairs, sample_weight=None):
+    def fit(self, X, pairs, sample_weight=None, *, ties=None):
         """Learn from items X, a row each, and comparisons: rows (winner, loser) of `pairs` are positions in X.
 
         Of two tables with the same columns, one of winners and one of losers, X is the one below the other and `pairs`
         is `np.arange(2 * m).reshape(2, m).T`. A comparison of weight 2 counts as two. Items with equal features have
         the same utility: comparisons of them are omitted, with a warning.
+
+        `ties` says which comparisons ended in a tie, in either order of their items. Then a win is f(x) + ε above
+        f(x') by more than a threshold, which is learned (`likelihood_.threshold`), and a tie is neither's win.
         """
         refuse_offsets(self.kernel, "in a ranker", "leave it out; a linear term learns its coefficient")
         x = self._learned_from(X)
         self.X_train_, self.pairs_ = x, checked(pairs, len(x))
         spec = self._kernel_spec(x, DefaultKernel())
-        likelihood = OF_CLASSES[self.likelihood]() if isinstance(self.likelihood, str) else self.likelihood
+        likelihood, won = self._observed(ties)
         model = Model(Difference(spec.kernel), likelihood)
-        rows, won = compared(x, self.pairs_), np.ones(len(self.pairs_))
+        rows = compared(x, self.pairs_)
         weights = informative(model, rows, row_weights(sample_weight, len(rows), "sample_weight"))
         given = {} if (weights == 1.0).all() else {"weights": weights}
         options = self._fit_options(self.max_sweeps)
@@ -97,6 +104,25 @@ class GaussianProcessRanker(GaussianProcess):
         self.log_marginal_likelihood_value_ = np.float64(self._core.fitted.objective_value)
         self._warn()
         return self
+
+    def _observed(self, ties: Any) -> tuple[Likelihood, np.ndarray]:
+        """The likelihood, and y of every comparison."""
+        likelihood = OF_CLASSES[self.likelihood]() if isinstance(self.likelihood, str) else self.likelihood
+        tied = np.zeros(len(self.pairs_), dtype=bool) if ties is None else np.asarray(ties)
+        if tied.shape != (len(self.pairs_),) or tied.dtype != bool:
+            raise ValueError(f"ties must be booleans, one per comparison ({len(self.pairs_)}); got {tied.dtype} of "
+                             f"shape {tied.shape}")  # fmt: skip
+        if not tied.any():
+            return likelihood, np.ones(len(tied))
+        if not isinstance(likelihood, Probit):
+            raise ValueError(f"ties are supported with likelihood='probit' only; got {self.likelihood!r}")
+        start = np.sqrt(2.0) * ndtri(0.5 + 0.5 * np.clip(tied.mean(), 0.01, 0.9))
+        return Ties(float(start)), np.where(tied, 1.0, 2.0)
+
+    @property
+    def likelihood_(self):
+        """The likelihood with its learned parameters."""
+        return values(self._core.fitted.model.likelihood)
 
     @float64
     def predict(self, X, return_std=False, return_cov=False):
@@ -114,14 +140,19 @@ class GaussianProcessRanker(GaussianProcess):
         one, other = self._new_inputs(X), self._new_inputs(others)
         if len(one) != len(other):
             raise ValueError(f"X and others must have the same number of rows; got {len(one)} and {len(other)}")
-        return np.exp(self.posterior_.predict_y(np.hstack([one, other])).log_prob(1.0))
+        won = 2.0 if isinstance(self.likelihood_, Ties) else 1.0
+        return np.exp(self.posterior_.predict_y(np.hstack([one, other])).log_prob(won))
 
-    def score(self, X, pairs, sample_weight=None):
+    def score(self, X, pairs, sample_weight=None, *, ties=None):
         """The mean log probability of comparisons of items X, rows (winner, loser): the larger the better."""
         items = self._new_inputs(X)
         rows = compared(items, checked(pairs, len(items)))
         weights = row_weights(sample_weight, len(rows), "sample_weight")
-        return float(np.average(self.posterior_.predict_y(rows).log_prob(1.0), weights=weights))
+        has_ties = isinstance(self.likelihood_, Ties)
+        if ties is not None and not has_ties and np.any(ties):
+            raise ValueError("the ranker was learned without ties: fit it with ties= to score them")
+        won = np.where(np.zeros(len(rows), dtype=bool) if ties is None else ties, 1.0, 2.0) if has_ties else 1.0
+        return float(np.average(self.posterior_.predict_y(rows).log_prob(won), weights=weights))
 
     @float64
     def ranking(self, X):

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from jaxtyping import Float
 
-FUNCTIONS = {"log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sqrt": np.sqrt, "exp": np.exp}
+FUNCTIONS = {"log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sqrt": np.sqrt, "exp": np.exp,
+             "missing": lambda values: np.isnan(values).astype(float)}  # fmt: skip
 
 
 class Derived(NamedTuple):

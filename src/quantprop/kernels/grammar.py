@@ -9,7 +9,7 @@
 
 A number after "=" is fixed, one after "~" is where learning starts; "*" stands for all columns that no term names.
 A shape is increasing, decreasing, convex or concave, or the coding of a factor, treatment or sum; a function is log,
-log2, log10, log1p, sqrt or exp.
+log2, log10, log1p, sqrt, exp or missing.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
@@ -9,43 +12,22 @@ from scipy import special
 
 from quantprop.core.gaussian import Vector
 from quantprop.core.parameters import is_parameter, vector
-from quantprop.core.records import changed, field
+from quantprop.core.records import field
 from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Normal, Scalar, bounded, is_count
 from quantprop.numerics.mixtures import FINE, Fineness, Places, places
 from quantprop.numerics.special import log_ndtr_difference
 
 
-class Ordinal(Likelihood):
-    """P(y = j | f) = Φ(c_{j+1} − f) − Φ(c_j − f), with c_0 = −∞, the J − 1 `cutpoints`, and c_J = ∞.
+class Graded(Likelihood):
+    """Base of the likelihoods of ordered classes, which lie between cutpoints."""
 
-    Args:
-        cutpoints: Increasing thresholds of f between consecutive classes; learned.
+    if TYPE_CHECKING:  # of the subclasses
+        cutpoints: Any
 
-    >>> from quantprop import likelihoods, project
-    >>> found = project(likelihoods.Ordinal([-1.0, 1.0]), y=2, cavity=(0.0, 1.0))
-    >>> round(float(found.mean), 4), round(float(found.variance), 4)
-    (0.9164, 0.6185)
-    """
-
-    cutpoints: Vector = field(converter=vector)
-
-    bounds = bounded(cutpoints=(-np.inf, np.inf))
-    ordered = frozenset({"cutpoints"})
-
-    name = "ordinal"
     observes = "ordered"
-    support = "classes 0, 1, ..., as many as there are cutpoints"
     log_concave = True
     smooth = True
     lattice = (0.0, 1.0)
-
-    def __check_init__(self) -> None:
-        given = self.cutpoints.value if is_parameter(self.cutpoints) else self.cutpoints
-        if not isinstance(given, (np.ndarray, list, tuple)):
-            return  # traced: was checked before
-        array = np.asarray(given, dtype=np.float64)
-        if array.ndim != 1 or not len(array) or not (np.isfinite(array).all() and (np.diff(array) > 0).all()):
-            raise ValueError(f"Ordinal: cutpoints must be finite, increasing numbers; got {given}")
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -91,10 +73,10 @@ class Ordinal(Likelihood):
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
         return np.searchsorted(self.cutpoints, rng.normal(f)).astype(float)
 
-    def _marginal(self, latent: Normal) -> tuple[Ordinal, Scalar]:
+    def _marginal(self, latent: Normal) -> tuple[Graded, Scalar]:
         """f + ε ~ N(m, 1 + v): y is ordinal again, in units of √(1 + v)."""
         sd = jnp.sqrt(1.0 + latent.variance)
-        return changed(self, cutpoints=self.cutpoints / sd), latent.mean / sd
+        return Ordinal(self.cutpoints / sd), latent.mean / sd
 
     def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
         ordinal, f = self._marginal(latent)
@@ -109,3 +91,53 @@ class Ordinal(Likelihood):
 
     def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
         return is_count(y) & (y <= len(self.cutpoints))
+
+
+class Ordinal(Graded):
+    """P(y = j | f) = Φ(c_{j+1} − f) − Φ(c_j − f), with c_0 = −∞, the J − 1 `cutpoints`, and c_J = ∞.
+
+    Args:
+        cutpoints: Increasing thresholds of f between consecutive classes; learned.
+
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.Ordinal([-1.0, 1.0]), y=2, cavity=(0.0, 1.0))
+    >>> round(float(found.mean), 4), round(float(found.variance), 4)
+    (0.9164, 0.6185)
+    """
+
+    cutpoints: Vector = field(converter=vector)
+
+    bounds = bounded(cutpoints=(-np.inf, np.inf))
+    ordered = frozenset({"cutpoints"})
+
+    name = "ordinal"
+    support = "classes 0, 1, ..., as many as there are cutpoints"
+
+    def __check_init__(self) -> None:
+        given = self.cutpoints.value if is_parameter(self.cutpoints) else self.cutpoints
+        if not isinstance(given, (np.ndarray, list, tuple)):
+            return  # traced: was checked before
+        array = np.asarray(given, dtype=np.float64)
+        if array.ndim != 1 or not len(array) or not (np.isfinite(array).all() and (np.diff(array) > 0).all()):
+            raise ValueError(f"Ordinal: cutpoints must be finite, increasing numbers; got {given}")
+
+
+class Ties(Graded):
+    """Comparisons that may end in a tie: y = 0, 1, 2 for a loss, a tie and a win of the first item, with cutpoints
+    −threshold and threshold of f + ε (Glenn and David 1960, Biometrics 16).
+
+    Args:
+        threshold: Differences of f + ε below it are ties; learned.
+    """
+
+    threshold: Any = 0.5
+
+    bounds = bounded(threshold=(1e-4, 1e4))
+
+    name = "ties"
+    support = "0 (loss), 1 (tie) or 2 (win)"
+
+    @property
+    def cutpoints(self) -> Any:
+        both = jnp if isinstance(self.threshold, jax.Array) else np
+        return both.stack([-self.threshold, self.threshold])

@@ -5,6 +5,7 @@ repeats.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ TREATMENTS = ("standardised", "centred", "coded", "plain")
 LARGEST = 1e150  # number of a column: its square is still finite
 MAX_LEVELS = 50  # categories of one column
 TYPICAL_SHARE = 0.8  # a column with more numbers (or dates) than this share is one of numbers, with mistakes
-OLD_ROWS = "fill them in, drop these rows with --drop-missing, or leave a column out with --ignore"
+OLD_ROWS = ("fill them in, drop these rows with --drop-missing, leave a column out with --ignore, or, in a formula, give "
+            "rows that miss x an effect of their own with linear(missing(x))")  # fmt: skip
 NEW_ROWS = "fill them in, or skip these rows with --drop-missing or --blank-missing"
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
@@ -43,6 +45,12 @@ class Column:
     cycles: tuple[str, ...] = ()
     treatment: str = "standardised"
     function: str = ""  # of another column, if the name is that of a function, log(dose)
+    fill: float | None = None  # of missing cells, if the column may have some
+
+    @property
+    def may_miss(self) -> bool:
+        """True if cells of the column in the table may be missing."""
+        return self.fill is not None or self.function == "missing"
 
     @property
     def derived(self) -> Derived:
@@ -80,12 +88,17 @@ class Column:
         return np.array([[float(cell == level) for level in self.shown] for cell in cells])
 
     def _numbers(self, table: Table) -> Float[np.ndarray, " n"]:
-        derived = self.derived
+        derived, open_end = self.derived, math.nan if self.may_miss else None
 
         def fail(row: int, why: str) -> NoReturn:
             raise TableError(f"{table.cell(row, derived.source)}: {why}")
 
-        return derived.applied(numbers(table, derived.source), fail)
+        found = numbers(table, derived.source, open_end)
+        if self.fill is None:
+            return derived.applied(found, fail)
+        there = ~np.isnan(found)
+        found[there] = derived.applied(found[there], lambda row, why: fail(int(np.flatnonzero(there)[row]), why))
+        return np.where(there, found, self.fill)
 
     def new(self, table: Table) -> list[str]:
         """Levels of a coded column that are unseen in training."""
@@ -99,7 +112,9 @@ class Column:
         """Returns whether each row has a cell here that is neither missing nor an unknown category."""
         cells = self._cells(table)
         any_level = not self.levels or self.treatment == "coded"
-        return np.array([cell not in MISSING and (any_level or cell in self.levels) for cell in cells])
+        return np.array([
+            self.may_miss if cell in MISSING else any_level or cell in self.levels for cell in cells
+        ])  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -118,7 +133,7 @@ class Encoding:
     def raw(self, table: Table) -> Float[np.ndarray, "n d"]:
         """X in the units of the table. Columns are found by name, in any order; others are not looked at."""
         self._check_columns(table)
-        check_complete(table, [column.derived.source for column in self.columns], NEW_ROWS)
+        check_complete(table, [column.derived.source for column in self.columns if not column.may_miss], NEW_ROWS)
         announce({column.name: new for column in self.columns if (new := column.new(table))}, table.source)
         return np.concatenate([column.coded(table) for column in self.columns], axis=1)
 
@@ -284,7 +299,10 @@ def _column_from_json(part: Any) -> Column:
     levels, cycles = (tuple(map(_text, part.get(name, ()))) for name in ("levels", "cycles"))
     treatment = _text(part.get("treatment", TREATMENTS[0]))
     function = _text(part.get("function", ""))
-    column = Column(_text(part["name"]), levels, part.get("dates", False) is True, cycles, treatment, function)
+    fill = None if part.get("fill") is None else float(part["fill"])
+    column = Column(_text(part["name"]), levels, part.get("dates", False) is True, cycles, treatment, function, fill)
+    if fill is not None and (levels or not math.isfinite(fill)):
+        raise ValueError(f"missing values of column {column.name!r} have no finite value")
     if function != column.derived.function or (function and (levels or column.dates)):
         raise ValueError(f"column {column.name!r} is not derived from another")
     if treatment not in TREATMENTS or (treatment == "coded") > bool(levels):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,7 +63,7 @@ def complete(
     open_ended = set() if roles.upper is None else {target_name, roles.upper}
     names = table.without(roled).names
     chosen = {name for kernel in kernels if is_formula(kernel) for name in columns_in(kernel, names)}
-    used = {Derived.of(name, names).source for name in chosen}
+    used = {Derived.of(name, names).source for name in chosen} - may_miss(chosen, names)
     others = [] if all(is_formula(kernel) for kernel in kernels) else [name for name in names if name not in used]
     cells = {name: set(table.column(name)) for name in others}
     constant = tuple(name for name, found in cells.items() if found & MISSING and len(found - MISSING) < 2)
@@ -79,6 +79,12 @@ def columns_in(kernel: str, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(str, (*named, *Terms(kernel).offsets()))))
 
 
+def may_miss(chosen: Iterable[str], names: Sequence[str]) -> set[str]:
+    """The columns that terms of missing(column) allow to be missing."""
+    derived = (Derived.of(name, names) for name in chosen)
+    return {one.source for one in derived if one.function == "missing"}
+
+
 def encoded(table: Table, text: str) -> tuple[Encoding, dict[str, str]]:
     """The encoding of the columns that a kernel of terms names, and why the others are left out. Numbers keep
     their own units, levels of groups become codes.
@@ -87,12 +93,25 @@ def encoded(table: Table, text: str) -> tuple[Encoding, dict[str, str]]:
     if not chosen:
         raise TableError("the kernel uses no column: add a term, such as se(age)")
     sources = [Derived.of(name, table.names).source for name in chosen]
-    check_complete(table, sources)
+    filled = may_miss(chosen, table.names)
+    check_complete(table, [source for source in sources if source not in filled])
     groups = set(groups_of(Terms(text).kernel(), called=True))
+    if filled & groups:
+        raise TableError(f"missing({min(filled & groups)}) is for numbers, and another term takes it as a group")
     known = set(Terms(text).offsets())
-    columns = tuple(_group(table, name) if name in groups else _numeric(table, name) for name in chosen)
+    columns = tuple(_group(table, name) if name in groups else _numeric(table, name, filled) for name in chosen)
     columns = tuple(replace(one, treatment="plain") if one.name in known else one for one in columns)
     return encoding_of(columns, table), {name: "appears in no term" for name in table.names if name not in sources}
+
+
+def _filled(table: Table, source: str, column: Column) -> Column:
+    """A column of numbers whose missing cells get the mean of the others; its indicator as it is."""
+    there = table.only([i for i, cell in enumerate(table.column(source)) if cell not in MISSING])
+    if not 0 < len(there.rows) < len(table.rows) or levels_of(there, source) or is_dates(there.column(source)):
+        raise TableError(f"missing({source}) needs a column of numbers of which some are missing: {table.source} has "
+                         f"{len(there.rows)} of {len(table.rows)} cells in it, starting with "
+                         f"{table.column(source)[0]!r}")  # fmt: skip
+    return column if column.function == "missing" else replace(column, fill=float(column.coded(there).mean()))
 
 
 def _group(table: Table, name: str) -> Column:
@@ -105,8 +124,11 @@ def _group(table: Table, name: str) -> Column:
     return Column(name, levels, treatment="coded")
 
 
-def _numeric(table: Table, name: str) -> Column:
-    if function := Derived.of(name, table.names).function:
+def _numeric(table: Table, name: str, filled: Container[str] = ()) -> Column:
+    source, function = Derived.of(name, table.names)
+    if source in filled:
+        return _filled(table, source, Column(name, treatment="centred", function=function))
+    if function:
         return Column(name, treatment="centred", function=function)
     if is_dates(table.column(name)):
         return Column(name, dates=True, treatment="centred")
