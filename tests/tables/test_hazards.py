@@ -79,9 +79,41 @@ def test_curves_are_integrals_over_the_posterior_of_the_hazard(model):
         for t, alive, low, high in mine[["time", "survival", "lower", "upper"]].to_numpy()[:3]:
             exact = weights @ np.exp(-t * np.exp(mean + sd * nodes)) / weights.sum()
             ends = np.exp(-t * np.exp(mean + sd * ndtri([0.975, 0.025])))
-            assert alive == pytest.approx(exact, abs=0.005)
-            np.testing.assert_allclose([low, high], ends, rtol=0, atol=0.02)
+            assert alive == pytest.approx(exact, abs=1e-8)
+            np.testing.assert_allclose([low, high], ends, rtol=0, atol=1e-8)
         assert (np.diff(mine["survival"]) < 0).all()
+
+
+def test_a_constant_hazard_has_the_survival_of_its_closed_form():
+    """Of many periods with one unknown hazard: E exp(−t exp f) by adaptive quadrature."""
+    split = tables.periods(TABLE, "time", "end", "dead", cuts=CUTS)
+    kernel = "se(time, variance=1, lengthscale=1e9)"
+    model = tables.fit(split, "end", "poisson", "ep", kernel, tables.Roles(exposure="exposure"))
+    x = model.encoding.matrix(tables.from_columns({"time": [0], "exposure": [1]}, "new"))
+    f = model.estimator.posterior_.predict(x)
+    mean, sd = f.mean[0], np.sqrt(f.variance[0])
+    found = tables.survival(model, {"age": [50]}, "time", [0.5, 4.0, 20.0])
+    for t, alive in zip(found["time"], found["survival"], strict=True):
+        density = lambda z, t=t: np.exp(-t * np.exp(mean + sd * z) - 0.5 * z * z) / np.sqrt(2.0 * np.pi)  # noqa: E731
+        assert alive == pytest.approx(quad(density, -9, 9, epsabs=1e-12)[0], abs=1e-8)
+
+
+def test_curves_of_a_model_of_times():
+    """Weibull: one minus the predictive cdf, between the curves at the ends of the interval of f."""
+    roles = tables.Roles(event="end", observed="dead")
+    model = tables.fit(TABLE, "time", "weibull", "ep", "linear(age)", roles)
+    found = tables.survival(model, {"age": [60]}, "time", [0.0, 1.0, 5.0])
+    x = model.encoding.matrix(tables.from_columns({"age": [60]}, "new"))
+    f, shape = model.estimator.posterior_.predict(x), 1.0 / model.estimator.likelihood_.scale
+    for k, t in enumerate((0.0, 1.0, 5.0)):
+        scaled = model.units.inward(np.array([t]))[0]
+        ends = [
+            np.exp(-((scaled / np.exp(f.mean[0] + z * np.sqrt(f.variance[0]))) ** shape)) for z in ndtri([0.025, 0.975])
+        ]
+        assert [found["lower"][k], found["upper"][k]] == pytest.approx(ends, abs=1e-8)
+        assert found["survival"][k] == pytest.approx(1 - model.estimator.predictive_cdf(x, [scaled])[0], abs=1e-9)
+    with pytest.raises(ValueError, match="time must be one of time"):
+        tables.survival(model, {"age": [60]}, "years", [1.0])
 
 
 @pytest.mark.campaign
@@ -119,7 +151,7 @@ def test_other_models_and_times_are_refused(model):
     with pytest.raises(ValueError, match="at must be finite times from 0"):
         tables.survival(model, pd.DataFrame({"age": [50]}), "time", [-1.0])
     other = tables.fit(TABLE, "age", "gaussian", "ep", "linear(time)")
-    with pytest.raises(ValueError, match="model must be a poisson model of a table of periods"):
+    with pytest.raises(ValueError, match="or a poisson model of a table of periods"):
         tables.survival(other, TABLE, "time", [1.0])
 
 

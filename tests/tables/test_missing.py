@@ -73,5 +73,5 @@ def test_other_missing_values_are_refused(frame, change, kernel, said):
 
 
 def test_estimators_name_the_way(frame):
-    with pytest.raises(ValueError, match="a function of tables: use tables.problem"):
+    with pytest.raises(ValueError, match="a function of tables: use"):
         GaussianProcessRegressor(FORMULA).fit(frame, frame["y"])

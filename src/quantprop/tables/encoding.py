@@ -26,8 +26,10 @@ TREATMENTS = ("standardised", "centred", "coded", "plain")
 LARGEST = 1e150  # number of a column: its square is still finite
 MAX_LEVELS = 50  # categories of one column
 TYPICAL_SHARE = 0.8  # a column with more numbers (or dates) than this share is one of numbers, with mistakes
-OLD_ROWS = ("fill them in, drop these rows with --drop-missing, leave a column out with --ignore, or, in a formula, give "
-            "rows that miss x an effect of their own with linear(missing(x))")  # fmt: skip
+OLD_ROWS = (
+    "fill them in, drop these rows with --drop-missing, leave a column out with --ignore, or, in a formula, give rows "
+    "that miss x an effect of their own with linear(missing(x))"
+)
 NEW_ROWS = "fill them in, or skip these rows with --drop-missing or --blank-missing"
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 

@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import ndtri
 
+from quantprop.core.gaussian import Normal
+from quantprop.inference.predictive import Predictive
+from quantprop.inference.solution import Solution
 from quantprop.runtime.arguments import SEQUENCE
 from quantprop.runtime.listing import Listing
 from quantprop.runtime.names import check_name
@@ -21,6 +25,8 @@ from quantprop.tables.targets import events
 EXPOSURE = "exposure"
 CURVE_DRAWS = 4_000
 ENDS = (0.025, 0.975)
+NODES = 100  # of the normal distribution, where hazards are one unknown
+ROUNDING = 1e-9  # of eigenvalues, relative to the largest
 
 
 def periods(
@@ -92,10 +98,13 @@ def _edges(cuts: int | str | Sequence[float], times: Float[np.ndarray, " events"
 
 
 def survival(model: TableModel, table: Table | Any, time: str, at: Sequence[float], seed: int = 0) -> Listing:
-    """Survival curves of new rows under a model of `periods`: the probability of no event by each time.
+    """Survival curves of new rows: the probability of no event by each time.
+
+    Of a model of times (Weibull, log-logistic) they are exact, and so they are of a model of `periods` up to its first
+    cut, and wherever all hazards reached are one unknown; otherwise they are averages of joint draws.
 
     Args:
-        model: A model of the events in a table of periods, with the exposure.
+        model: A model of times, or of the events in a table of periods with the exposure.
         table: The new rows, without time.
         time: The column of times.
         at: Times of the curves.
@@ -112,23 +121,57 @@ def survival(model: TableModel, table: Table | Any, time: str, at: Sequence[floa
     >>> curve["survival"][0], 0.2 < curve["survival"][1] < 0.9
     (1.0, True)
     """
-    if model.fits[0].model.likelihood.name != "poisson" or "exposure" not in model.scales:
-        raise ValueError("model must be a poisson model of a table of periods with their exposure (--exposure, in "
-                         "Python Roles(exposure=...))")  # fmt: skip
+    likelihood = model.fits[0].model.likelihood
+    of_times = likelihood.observes == "times"
+    if not of_times and (likelihood.name != "poisson" or "exposure" not in model.scales):
+        raise ValueError("model must be of times (weibull, log-logistic), or a poisson model of a table of periods "
+                         "with their exposure (--exposure, in Python Roles(exposure=...))")  # fmt: skip
+    if of_times:
+        check_name("time", time, [model.target])
     table, times = as_table(table), np.asarray(at, dtype=np.float64)
     if times.ndim != 1 or not ((times >= 0) & np.isfinite(times)).all():
         raise ValueError(f"at must be finite times from 0; got {list(at)}")
-    starts = _starts(model, time)
+    starts = np.zeros(1) if of_times else _starts(model, time)
     length = np.clip(times - starts[:, None], 0.0, np.append(np.diff(starts), np.inf)[:, None])  # periods × times
     found: dict[str, list] = {name: [] for name in ("row", "time", "survival", "lower", "upper")}
     for i in range(len(table.rows)):
-        x = model.encoding.matrix(_at_starts(table.only([i] * len(starts)), time, starts))
-        hazards = np.exp(model.estimator.posterior_.sample(x, CURVE_DRAWS, seed))
-        alive = np.exp(-hazards @ length)
-        columns = (alive.mean(axis=0), *np.quantile(alive, ENDS, axis=0))
+        if of_times:
+            columns = _beyond(model, model.encoding.matrix(table.only([i])), times)
+        else:
+            x = model.encoding.matrix(_at_starts(table.only([i] * len(starts)), time, starts))
+            columns = _alive(model, x, length, seed)
         for name, column in zip(found, ([table.lines[i]] * len(times), times, *columns), strict=True):
             found[name] += np.asarray(column).tolist()
     return Listing("probability of no event by each time (95 % interval)", found)
+
+
+def _beyond(model: TableModel, x: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, ...]:
+    """P(Y > t) of one row under a model of times, and at the ends of the 95 % interval of f."""
+    y = model.units.inward(times)
+    found: Any = model.estimator.posterior_.predict_y(np.repeat(x, len(times), axis=0))
+    f = model.estimator.posterior_.predict(x)
+    ends = (f.mean + np.sqrt(f.variance) * ndtri(end) for end in ENDS)
+    likelihood = model.fits[0].model.plain_likelihood
+    known = (Predictive(likelihood, Normal(np.repeat(end, len(times)), np.zeros(len(times))),
+                        np.ones(len(times)), np.ones(len(times))) for end in ends)  # fmt: skip
+    return tuple(1.0 - one.cdf(y) for one in (found, *known))
+
+
+def _alive(model: TableModel, x: np.ndarray, length: np.ndarray, seed: int) -> np.ndarray:
+    """E exp(−Σ_k length_k exp f_k) over the periods k of rows x, at each time, and the ends of its 95 % interval."""
+    posterior: Any = model.estimator.posterior_
+    drawn = np.exp(-np.exp(posterior.sample(x, CURVE_DRAWS, seed)) @ length)
+    found = np.array([drawn.mean(axis=0), *np.quantile(drawn, ENDS, axis=0)])
+    if not isinstance(posterior, Solution):
+        return found
+    f, (nodes, weights) = posterior.predict(x, full_cov=True), np.polynomial.hermite_e.hermegauss(NODES)
+    for k, reached in enumerate(length.T > 0.0):
+        values, vectors = np.linalg.eigh(f.covariance[np.ix_(reached, reached)])
+        if reached.any() and values[:-1].max(initial=0.0) <= ROUNDING * values[-1]:  # all hazards are one unknown
+            at = np.append(nodes, ndtri(ENDS))[:, None] * np.sqrt(values[-1]) * vectors[:, -1]
+            alive = np.exp(-np.exp(f.mean[reached] + at) @ length[reached, k])
+            found[:, k] = weights @ alive[:NODES] / weights.sum(), *np.sort(alive[NODES:])
+    return found
 
 
 def _starts(model: TableModel, time: str) -> Float[np.ndarray, " periods"]:
