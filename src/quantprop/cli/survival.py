@@ -10,6 +10,8 @@ from typer import Argument, Option
 from quantprop.cli.options import EVENT_HELP, Csv, Data, Debug, Decimal, Json, check_columns, decimals, place
 from quantprop.cli.screen import note, plainly, prepared, put, write_csv
 
+CURVE_TIMES = 100  # in a picture
+
 
 def split(
     data: Data,
@@ -39,16 +41,32 @@ def survival(
     data: Data,
     time: Annotated[str, Option(help="Column of times.")],
     at: Annotated[str, Option(help="Times of the curves, with commas between them.")],
+    picture: Annotated[
+        Path | None, place("Picture to write (.svg, .png, .pdf): curves from 0 to the last of these times.")
+    ] = None,
+    by: Annotated[str | None, Option(help="Column whose values name the curves of --picture.  [the line]")] = None,
     out: Csv = None,
     decimal: Decimal = ".",
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Print the probability of no event by some times for each row of a table, with 95 % intervals."""
+    times = decimals(at, "--at")
     with plainly(debug), prepared():
         from quantprop import tables
 
-        put(tables.survival(tables.load(model), tables.read(data, decimal), time, decimals(at, "--at")), out, json)
+        learned, table = tables.load(model), tables.read(data, decimal)
+        check_columns(table, {} if by is None else {"--by": by})
+        put(tables.survival(learned, table, time, times), out, json)
+        if picture is not None:
+            import numpy as np
+
+            from quantprop import plots
+
+            curves = tables.survival(learned, table, time, np.linspace(0.0, max(times), CURVE_TIMES).tolist())
+            names = None if by is None else dict(zip(table.lines, table.column(by), strict=True))
+            plots.survival(curves, names, time=time).figure.savefig(picture)
+            note(f"note: wrote {picture}")
 
 
 def _cuts(text: str) -> int | str | list[float]:

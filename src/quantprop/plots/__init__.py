@@ -12,6 +12,7 @@ from quantprop.plots.learning import hyperparameter, trace
 from quantprop.plots.posteriors import class_probability, class_regions, posterior, variances
 from quantprop.plots.series import decomposition, forecast
 from quantprop.plots.sites import site, variance_ratio
+from quantprop.plots.survival import survival
 
 __all__ = [
     "BLACK",
@@ -34,6 +35,7 @@ __all__ = [
     "reliability",
     "rootogram",
     "site",
+    "survival",
     "trace",
     "variance_ratio",
     "variances",
