@@ -61,7 +61,7 @@ def test_the_command_line_has_the_same(frame, tmp_path):
 @pytest.mark.parametrize(
     ("change", "kernel", "said"),
     [
-        ({}, "y ~ age + x", "give rows that miss x an effect of their own"),
+        ({}, "y ~ age + x", "give rows that miss x a separate effect"),
         ({}, "y ~ x + missing(x)", "of which some are missing"),
         ({"age": ["a", None] * 75}, "y ~ age + missing(age)", "needs a column of numbers"),
         ({}, "y ~ group(age) + missing(age)", "another term takes it as a group"),

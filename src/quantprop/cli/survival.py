@@ -37,12 +37,12 @@ def split(
 
 
 def survival(
-    model: Annotated[Path, Argument(help="A model of a table of periods, written by fit.")],
+    model: Annotated[Path, Argument(help="A model of times, or of a table of periods, written by fit.")],
     data: Data,
     time: Annotated[str, Option(help="Column of times.")],
     at: Annotated[str, Option(help="Times of the curves, with commas between them.")],
     picture: Annotated[
-        Path | None, place("Picture to write (.svg, .png, .pdf): curves from 0 to the last of these times.")
+        Path | None, place("Figure to write (.svg, .png, .pdf): curves from 0 to the last of these times.")
     ] = None,
     by: Annotated[str | None, Option(help="Column whose values name the curves of --picture.  [the line]")] = None,
     out: Csv = None,
@@ -50,7 +50,7 @@ def survival(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Print the probability of no event by some times for each row of a table, with 95 % intervals."""
+    """Print the probability of no event by some times for each row of a table, with 95 % intervals, or draw it."""
     times = decimals(at, "--at")
     with plainly(debug), prepared():
         from quantprop import tables
@@ -64,7 +64,11 @@ def survival(
             from quantprop import plots
 
             curves = tables.survival(learned, table, time, np.linspace(0.0, max(times), CURVE_TIMES).tolist())
-            names = None if by is None else dict(zip(table.lines, table.column(by), strict=True))
+            names = (
+                None
+                if by is None
+                else {line: f"{by} {cell}" for line, cell in zip(table.lines, table.column(by), strict=True)}
+            )
             plots.survival(curves, names, time=time).figure.savefig(picture)
             note(f"note: wrote {picture}")
 

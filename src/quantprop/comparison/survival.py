@@ -87,7 +87,8 @@ def survival_scores(
 
     Returns:
         A table with the columns model, time, brier, difference (of the Brier score, from the first model's), error (its
-        standard error) and concordance. The Cox model (statsmodels, if it is installed) is linear in all columns.
+        standard error) and concordance, the mean over folds. The Cox model (statsmodels, if it is installed) is linear
+        in all columns.
 
     >>> import numpy as np
     >>> from quantprop import comparison
@@ -113,7 +114,8 @@ def survival_scores(
             alive[test] = curves(np.setdiff1d(np.arange(len(times)), test), test)
         each = np.stack([brier(times, died, alive[:, k], t) for k, t in enumerate(at)])
         less = each - (first := each if first is None else first)
-        rank = [concordance(times, died, 1.0 - alive[:, k], t) for k, t in enumerate(at)]
+        rank = [np.nanmean([concordance(times[rows], died[rows], 1.0 - alive[rows, k], t) for rows in parts])
+                for k, t in enumerate(at)]  # fmt: skip
         error = less.std(axis=1, ddof=1) / np.sqrt(len(times))
         columns = ([name] * len(at), at, each.mean(axis=1), less.mean(axis=1), error, rank)
         for column, values in zip(found.values(), columns, strict=True):

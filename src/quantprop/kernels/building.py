@@ -58,7 +58,7 @@ KINDS = {
 }
 
 CODED = ("group", "factor", "coregion")  # terms of columns of codes
-CODINGS = "treatment", "sum"  # of factors: differences from one level, or from the mean of all
+FACTOR_CODINGS = "treatment", "sum"  # differences from one level, from the mean of all
 
 
 class Place(NamedTuple):
@@ -125,7 +125,7 @@ class Builder:
     def term(self, call: Call, in_product: bool, scaled: bool) -> Kernel:
         kind = KINDS.get(call.kind)
         if call.kind == "offset":
-            self.fail(call.at, "an offset is added to f: it cannot be part of a product or stand in brackets")
+            self.fail(call.at, "an offset is added to f: it cannot be part of a product or in brackets")
         if kind is None:
             there = f"there are {', '.join(KINDS)}{nearest(call.kind, KINDS)}"
             self.fail(call.at, f"there is no term {call.kind!r}; {there}")
@@ -173,8 +173,8 @@ class Builder:
             self.fail(option.at, "monotone takes '=' and one column, as in se(dose, monotone=increasing)")
 
     def check_coding(self, call: Call, option: Option) -> None:
-        if option.value not in CODINGS or not option.fixed:
-            self.fail(option.at, f"coding must be one of {', '.join(CODINGS)}, after '='; got {option.value!r}")
+        if option.value not in FACTOR_CODINGS or not option.fixed:
+            self.fail(option.at, f"coding must be one of {', '.join(FACTOR_CODINGS)}, after '='; got {option.value!r}")
         if option.value == "sum" and "reference" in call.options:
             self.fail(option.at, "sum coding has no reference level: omit reference, or coding")
 

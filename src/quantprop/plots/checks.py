@@ -22,7 +22,7 @@ from quantprop.runtime.arguments import SEQUENCE, checked
 from quantprop.runtime.precision import float64
 
 MAX_TERMS = 4  # with a panel each, from the largest share of f
-BINS = 10  # of residuals
+RESIDUAL_BINS = 10
 MAX_VECTOR_POINTS = 300  # that are drawn as vectors
 GRID = 300  # values at which densities are drawn
 
@@ -163,7 +163,7 @@ def _by_term(ax: Axes, name: str, effect: np.ndarray, residuals: np.ndarray) -> 
     axes_of(ax).axhspan(-1.96, 1.96, color=GREY, alpha=0.15, linewidth=0)
     ax.axhline(0.0, color=GREY, linewidth=1.0)
     ax.plot(effect, residuals, ".", color=BLUE, alpha=0.4, markersize=4, rasterized=len(effect) > MAX_VECTOR_POINTS)
-    edges = np.unique(np.quantile(effect, np.linspace(0.0, 1.0, BINS + 1)))
+    edges = np.unique(np.quantile(effect, np.linspace(0.0, 1.0, RESIDUAL_BINS + 1)))
     group = np.clip(np.searchsorted(edges, effect, "right") - 1, 0, max(len(edges) - 2, 0))
     each = [group == k for k in range(len(edges)) if (group == k).sum() > 1]
     at, mean = ([values[rows].mean() for rows in each] for values in (effect, residuals))

@@ -10,7 +10,7 @@ from quantprop.plots.canvas import COLOURS, Axes, axes_of, labelled, plain
 from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.listing import Listing
 
-MAX_BANDS = 4  # curves whose intervals can be told apart
+MAX_BANDS = 4  # more curves would hide each other
 
 
 @checked(curves=a(Listing, "a table of curves, as tables.survival returns it"))

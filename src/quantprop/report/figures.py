@@ -120,7 +120,7 @@ def checks(model: TableModel, which: int = 0) -> Picture | None:
         return None
     figure: Any = plots.check(model.estimator if len(model.fits) == 1 else solution)[0].figure
     plt.close(figure)
-    said = "Observations beside replicates, PIT of left-out rows, and residuals against the effects of terms."
+    said = "Observations and replicates, PIT of left-out rows, and residuals against the effects of terms."
     return Picture(figure, said, f"Panels that check the model. {said}")
 
 

@@ -26,7 +26,7 @@ EFFECTS = (
     "intervals."
 )
 CHECKS = (
-    "Observations beside replicates of the model; the PIT of left-out rows, flat if quantiles are calibrated; and "
+    "Observations and replicates of the model; the PIT of left-out rows, flat if quantiles are calibrated; and "
     "quantile residuals of left-out rows, standard normal if the model holds, against the effect of each term."
 )
 SHARES = "Shares of the variance of f, if every column is drawn independently of the others"

@@ -28,7 +28,7 @@ MAX_LEVELS = 50  # categories of one column
 TYPICAL_SHARE = 0.8  # a column with more numbers (or dates) than this share is one of numbers, with mistakes
 OLD_ROWS = (
     "fill them in, drop these rows with --drop-missing, leave a column out with --ignore, or, in a formula, give rows "
-    "that miss x an effect of their own with linear(missing(x))"
+    "that miss x a separate effect with linear(missing(x))"
 )
 NEW_ROWS = "fill them in, or skip these rows with --drop-missing or --blank-missing"
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")

@@ -25,8 +25,8 @@ from quantprop.tables.targets import events
 EXPOSURE = "exposure"
 CURVE_DRAWS = 4_000
 ENDS = (0.025, 0.975)
-NODES = 100  # of the normal distribution, where hazards are one unknown
-ROUNDING = 1e-9  # of eigenvalues, relative to the largest
+HAZARD_NODES = 100  # where hazards are one unknown
+EIGENVALUE_ROUNDING = 1e-9  # relative to the largest
 
 
 def periods(
@@ -164,13 +164,15 @@ def _alive(model: TableModel, x: np.ndarray, length: np.ndarray, seed: int) -> n
     found = np.array([drawn.mean(axis=0), *np.quantile(drawn, ENDS, axis=0)])
     if not isinstance(posterior, Solution):
         return found
-    f, (nodes, weights) = posterior.predict(x, full_cov=True), np.polynomial.hermite_e.hermegauss(NODES)
+    f, (nodes, weights) = posterior.predict(x, full_cov=True), np.polynomial.hermite_e.hermegauss(HAZARD_NODES)
     for k, reached in enumerate(length.T > 0.0):
         values, vectors = np.linalg.eigh(f.covariance[np.ix_(reached, reached)])
-        if reached.any() and values[:-1].max(initial=0.0) <= ROUNDING * values[-1]:  # all hazards are one unknown
+        if (
+            reached.any() and values[:-1].max(initial=0.0) <= EIGENVALUE_ROUNDING * values[-1]
+        ):  # all hazards are one unknown
             at = np.append(nodes, ndtri(ENDS))[:, None] * np.sqrt(values[-1]) * vectors[:, -1]
             alive = np.exp(-np.exp(f.mean[reached] + at) @ length[reached, k])
-            found[:, k] = weights @ alive[:NODES] / weights.sum(), *np.sort(alive[NODES:])
+            found[:, k] = weights @ alive[:HAZARD_NODES] / weights.sum(), *np.sort(alive[HAZARD_NODES:])
     return found
 
 
