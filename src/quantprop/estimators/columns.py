@@ -87,6 +87,19 @@ def label(value: Any) -> str:
     return f"{float(value):.17g}" if number else str(value)
 
 
+def shown(level: str) -> str:
+    """A level as people write it: a number with the fewest digits.
+
+    >>> shown("0.20000000000000001"), shown("1"), shown("007")
+    ('0.2', '1', '007')
+    """
+    try:
+        number = float(level)
+    except ValueError:
+        return level
+    return repr(number).removesuffix(".0") if level == f"{number:.17g}" else level
+
+
 def coding_of(kernel: Any, X: Any, other: Any = None) -> Coding:
     """The coding of X for a kernel, and the other one of a model with two; empty if the kernel names no columns and has
     no categories.
@@ -128,7 +141,7 @@ def offset_mean(kernel: Any, mean: Any, unit: float, coding: Coding) -> Any:
         raise ValueError("offset() adds to a constant mean, and the model has another: use mean='constant', or add the "
                          "offset to your function")  # fmt: skip
     at = tuple(coding.names.index(str(c)) if coding.names else int(c) for c in columns)
-    level = mean if is_parameter(mean) else Parameter(float(mean), fixed=True)
+    level: Any = mean if is_parameter(mean) else Parameter(mean, fixed=True)
     return means.Linear(Parameter(np.full(len(at), 1.0 / unit), fixed=True), level, at)
 
 
@@ -149,6 +162,8 @@ def _as_kernel(kernel: Any) -> Kernel | None:
 
 def _check_frame(X: Any, columns: Sequence[str]) -> None:
     there = getattr(X, "columns", None)
+    if there is not None and (twice := [name for name in columns if list(there).count(name) > 1]):
+        raise ValueError(f"X has several columns {twice[0]!r}, which the kernel names: rename or omit all except one")
     names = list(dict.fromkeys(Derived.of(column, () if there is None else there).source for column in columns))
     if there is None or isinstance(X, np.ndarray):
         raise ValueError(f"kernel names columns of X ({', '.join(map(repr, names))}), and X is an array without names: "

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.core.units import Units
+from quantprop.estimators.columns import label, shown
 from quantprop.estimators.core import FittedCore
 from quantprop.inference.classes import ClassSolution
 from quantprop.inference.integrated import Integrated
@@ -18,6 +19,7 @@ from quantprop.inference.levels import Grouping, contrasts, levels
 from quantprop.inference.results import Fitted
 from quantprop.inference.stacked import Stack
 from quantprop.learning.shaped import Constraint
+from quantprop.likelihoods import Ordinal
 from quantprop.runtime.listing import Listing
 from quantprop.runtime.names import check_name
 
@@ -74,13 +76,23 @@ class Described:
         """The effect on f of every level of a column, as `GaussianProcessRegressor.levels` defines it."""
         return levels(only_model(self.estimator).posterior, self.grouping(column), self.scale_of_f[1])
 
-    def contrasts(self, column: Any, against: str | None = None, x: Any = None) -> Listing:
+    def contrasts(self, column: Any, against: Any = None, x: Any = None) -> Listing:
         """The expected y at every level of a column against one level, as `GaussianProcessRegressor.contrasts`; `x` are
         rows as the kernel takes them.
         """
         core = only_model(self.estimator)
         rows = core.rows if x is None else (x, None)
-        return contrasts(core.posterior, self.grouping(column), *rows, against, self.units_of_y)
+        against = None if against is None else shown(label(against))
+        return contrasts(core.posterior, self.grouping(column), *rows, against, self.units_of_y, self._grades())
+
+    def _grades(self) -> np.ndarray | None:
+        """The values of ordered classes; None of other observations, and of classes without a value."""
+        if not isinstance(self.fits[0].model.likelihood, Ordinal):
+            return None
+        try:
+            return np.array(self.labels, dtype=np.float64)
+        except ValueError:
+            return None
 
 
 @dataclass(frozen=True)
@@ -124,7 +136,7 @@ class Estimated(Described):
         if not levels:
             return of_values(str(column), place, x)
         codes = range(len(levels)) if coding.names else map(float, levels)
-        coded = {level: np.array([float(code)]) for level, code in zip(levels, codes, strict=True)}
+        coded = {shown(level): np.array([float(code)]) for level, code in zip(levels, codes, strict=True)}
         return Grouping(str(column), (place,), coded)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +18,7 @@ from quantprop.inference.mixture import Mixture
 from quantprop.inference.prediction import draws
 from quantprop.inference.solution import Solution
 from quantprop.inference.terms import Parts, at_levels, joint_of, terms_of
-from quantprop.kernels import Kernel, Linear, Lines, columns_of
+from quantprop.kernels import Categories, Kernel, Linear, Lines, columns_of, summands
 from quantprop.kernels.structure import leaves
 from quantprop.likelihoods import Gaussian
 from quantprop.runtime.listing import Listing
@@ -134,10 +136,28 @@ def blocks(group: Grouping, x: np.ndarray, weights: np.ndarray | None) -> tuple[
     return found, share / share.sum()
 
 
-def averages(posterior: Posterior, group: Grouping, x: np.ndarray, weights: np.ndarray | None) -> Normal:
+def _is_nested(term: Kernel, group: Grouping) -> bool:
+    """True if a term has a random effect of each combination of the column's levels with those of other columns."""
+    seen = {column for _, columns in leaves(term) for column in columns or (None,)}
+    return all(isinstance(leaf, Categories) for leaf, _ in leaves(term)) and seen > set(group.places)
+
+
+def _latent(solution: Solution, group: Grouping, at: np.ndarray) -> Normal:
+    """The joint posterior of f at inputs, without random effects nested in the column, which new rows have not."""
+    terms = summands(solution.model.plain_kernel)
+    kept = [term for term in terms if not _is_nested(term, group)]
+    if len(kept) in (0, len(terms)):
+        return solution.predict(at, full_cov=True)
+    joint, k = joint_of(solution, at, Parts(("others",), (reduce(add, kept),))), len(at)
+    both = np.tile(np.eye(k), len(joint.mean) // k)  # with a mean that was learned
+    known = 0.0 if solution._learned_mean.names else solution.model.prior_mean(at)
+    return _normal(both @ joint.mean + known, both @ joint.covariance @ both.T)
+
+
+def averages(posterior: Solution, group: Grouping, x: np.ndarray, weights: np.ndarray | None) -> Normal:
     """The joint posterior of f averaged over rows, with all of them at each level."""
     at, share = blocks(group, x, weights)
-    f, average = posterior.predict(at, full_cov=True), np.kron(np.eye(len(group.levels)), share)
+    f, average = _latent(posterior, group, at), np.kron(np.eye(len(group.levels)), share)
     return _normal(average @ f.mean, average @ f.covariance @ average.T)
 
 
@@ -149,11 +169,13 @@ def contrasts(
     weights: np.ndarray | None,
     against: str | None = None,
     units: Units = Units(),
+    grades: Float[np.ndarray, " classes"] | None = None,
     seed: int = 0,
 ) -> Listing:
     """The expected y averaged over rows x with all of them at each level, and its difference from and ratio to the
-    level `against`. For Gaussian noise differences are exact; otherwise estimates and 95 % intervals are quantiles of
-    joint draws, and an error is the width of its interval divided by that of a standard normal distribution.
+    level `against`, without random effects nested in the column; `grades` are the values of ordered classes. For
+    Gaussian noise differences are exact; otherwise estimates and 95 % intervals are quantiles of joint draws, and an
+    error is the width of its interval divided by that of a standard normal distribution.
     """
     named = list(group.levels)
     against = named[0] if against is None else against
@@ -165,7 +187,7 @@ def contrasts(
         y = _normal(units.centre + units.scale * f.mean, units.scale**2 * f.covariance)
         drawn = draws(y, MEAN_DRAWS, seed)
     else:
-        y, drawn = None, _draws_of_y(posterior, group, x, weights, units, seed)
+        y, drawn = None, _draws_of_y(posterior, group, x, weights, units, grades, seed)
     base = named.index(against)
     rows = [_contrast(y, drawn, k, base) for k in range(len(named)) if k != base]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
@@ -192,20 +214,32 @@ def _contrast(y: Normal | None, drawn: np.ndarray, k: int, base: int) -> dict[st
     return dict(zip(names, (*map(float, (mean, middle, error, low, high)), *ratio), strict=True))
 
 
+def _mean_grade(likelihood: Any, f: np.ndarray, grades: np.ndarray) -> np.ndarray:
+    """E[y | f] of ordered classes with values: Σ_j P(y ≥ j) (grade_j − grade_{j−1})."""
+    above = ndtr(f[..., None] - np.asarray(likelihood.cutpoints))
+    return grades[0] + above @ np.diff(grades)
+
+
 def _is_binary(likelihood: Any) -> bool:
     return likelihood.observes == "classes"
 
 
 def _draws_of_y(
-    posterior: Posterior, group: Grouping, x: np.ndarray, weights: np.ndarray | None, units: Units, seed: int
+    posterior: Posterior,
+    group: Grouping,
+    x: np.ndarray,
+    weights: np.ndarray | None,
+    units: Units,
+    grades: np.ndarray | None,
+    seed: int,
 ) -> Float[np.ndarray, "draws levels"]:
     """Joint draws of the expected y at every level, averaged over rows; of a target's logarithm, of the median."""
     at, share = blocks(group, x, weights)
 
     def of_component(rng: np.random.Generator, one: Solution, n: int) -> np.ndarray:
-        f = one.sample(at, n, seed=int(rng.integers(2**31)))
+        f = draws(_latent(one, group, at), n, seed=int(rng.integers(2**31)))
         likelihood = one.model.plain_likelihood
-        mean = to_numpy(_mean_of_y(likelihood, f))
+        mean = to_numpy(_mean_of_y(likelihood, f)) if grades is None else _mean_grade(likelihood, f, grades)
         mean = units.outward(0.5 * (1.0 + mean) if _is_binary(likelihood) else mean)
         return mean.reshape(n, len(group.levels), len(share)) @ share
 

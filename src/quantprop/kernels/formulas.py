@@ -159,7 +159,8 @@ class _FormulaReader(Reader):
         found: list[Tree] = []
         if correlated and len(slopes) > 1:
             lines = Call("lines", tuple(slopes), {}, opening.at)
-            found, groups = [_product(lines, group) for group in groups], []
+            found += [_product(lines, group) for group in groups]
+            groups = []
         for group in groups:
             found += [group] if level else []
             found += [_product(self.linear(slope, **option), group) for slope in slopes]

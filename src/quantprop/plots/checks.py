@@ -138,8 +138,8 @@ def _densities(y: np.ndarray, drawn: Float[np.ndarray, "draws n"], ax: Axes) -> 
     width = gaussian_kde(y).factor
     for i, replicate in enumerate(drawn):
         scaled = width * y.std(ddof=1) / replicate.std(ddof=1)
-        label = {"label": "replicates"} if i == 0 else {}
-        ax.plot(at, gaussian_kde(replicate, scaled)(at), color=BLUE, alpha=0.3, linewidth=0.8, **label)
+        label = "_replicate" if i else "replicates"  # the legend omits names with an underscore
+        ax.plot(at, gaussian_kde(replicate, scaled)(at), color=BLUE, alpha=0.3, linewidth=0.8, label=label)
     ax.plot(at, gaussian_kde(y, width)(at), color=BLACK, linewidth=1.8, label="data")
     ax.set_ylim(0.0)
     labelled(ax, {"loc": "upper right"}, xlabel="y", ylabel="density")

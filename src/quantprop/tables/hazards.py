@@ -41,7 +41,8 @@ def periods(
 
     A Poisson likelihood of the events, with the time under observation as exposure, is the likelihood of the times
     under hazards that are constant in each period (Holford 1980, Biometrics 36). With `factor(time)` and a cut at the
-    time of each event, coefficients are those of a Cox model; with `se(time)` the hazard is smooth.
+    time of each event, coefficients are close to those of a Cox model, and equal if nobody enters or leaves in between;
+    with `se(time)` the hazard is smooth.
 
     Args:
         table: A table, as returned by `tables.read`, or a pandas or polars frame.
@@ -112,6 +113,7 @@ def survival(model: TableModel, table: Table | Any, time: str, at: Sequence[floa
 
     Returns:
         A table with the columns row, time, survival, lower and upper, the limits of 95 % intervals of the probability.
+        If nobody was observed from time 0, probabilities are those given no event until observation began, NaN before.
 
     >>> from quantprop import tables
     >>> table = tables.from_columns({"days": [2, 5, 3, 9, 4, 8], "died": [1, 0, 1, 1, 0, 1]}, "a list")
@@ -132,6 +134,7 @@ def survival(model: TableModel, table: Table | Any, time: str, at: Sequence[floa
     if times.ndim != 1 or not ((times >= 0) & np.isfinite(times)).all():
         raise ValueError(f"at must be finite times from 0; got {list(at)}")
     starts = np.zeros(1) if of_times else _starts(model, time)
+    given = f", given none by {starts[0]:g}, when observation began" if starts[0] > 0.0 else ""
     length = np.clip(times - starts[:, None], 0.0, np.append(np.diff(starts), np.inf)[:, None])  # periods × times
     found: dict[str, list] = {name: [] for name in ("row", "time", "survival", "lower", "upper")}
     for i in range(len(table.rows)):
@@ -139,10 +142,10 @@ def survival(model: TableModel, table: Table | Any, time: str, at: Sequence[floa
             columns = _beyond(model, model.encoding.matrix(table.only([i])), times)
         else:
             x = model.encoding.matrix(_at_starts(table.only([i] * len(starts)), time, starts))
-            columns = _alive(model, x, length, seed)
+            columns = np.where(times < starts[0], np.nan, _alive(model, x, length, seed))
         for name, column in zip(found, ([table.lines[i]] * len(times), times, *columns), strict=True):
             found[name] += np.asarray(column).tolist()
-    return Listing("probability of no event by each time (95 % interval)", found)
+    return Listing(f"probability of no event by each time{given} (95 % interval)", found)
 
 
 def _beyond(model: TableModel, x: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, ...]:
