@@ -35,9 +35,9 @@ from quantprop.kernels import (
     located,
 )
 from quantprop.kernels.additive import LENGTHSCALE, START
-from quantprop.kernels.building import Place, Start, is_wide, summed, terms_of
+from quantprop.kernels.building import Place, Start
 from quantprop.kernels.categories import ANY
-from quantprop.kernels.formulas import is_formula, parsed
+from quantprop.kernels.formulas import is_formula, is_wide, parsed, summed, terms_of
 from quantprop.kernels.size import KernelSizeError
 from quantprop.kernels.structure import centred, measured, with_levels
 from quantprop.kernels.variables import variables

@@ -16,8 +16,8 @@ from quantprop.kernels.base import Column, Columns, Kernel, Power, Product, Sum
 from quantprop.kernels.categories import ANY, Categories, CentredFactor, Coregion, Factor
 from quantprop.kernels.derivatives import SHAPES
 from quantprop.kernels.derived import Derived
-from quantprop.kernels.formulas import parsed
-from quantprop.kernels.grammar import EVERY, Call, Chain, Option, TermError, Tree
+from quantprop.kernels.formulas import is_wide, parsed, terms_of
+from quantprop.kernels.grammar import EVERY, Call, Option, TermError, Tree
 from quantprop.kernels.simple import Constant, Linear, Lines, White
 from quantprop.kernels.stationary import Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
 from quantprop.kernels.temporal import Periodic
@@ -281,28 +281,3 @@ class Builder:
             prior = LogNormal(float(each.value), ORDER_PRIOR.deviation)
             numbers["variance"] = changed(each, value=np.full(size, each.value), prior=prior)
         return Additive(size - 1, **numbers)
-
-
-def terms_of(tree: Tree) -> list[Call]:
-    """All terms of a tree, from left to right."""
-    return [tree] if isinstance(tree, Call) else [call for part in tree.parts for call in terms_of(part)]
-
-
-def is_wide(tree: Tree) -> bool:
-    """True if a term has a vague prior, or is known: a level, a slope, a factor, slopes that differ between levels of
-    factors, or an offset.
-    """
-    kinds = [call.kind for call in terms_of(tree)]
-    crossed = "factor" in kinds and kinds.count("linear") < 2 and {*kinds} <= {"factor", "linear"}
-    return crossed or kinds in (["linear"], ["constant"], ["offset"])
-
-
-def summed(tree: Tree) -> tuple[Tree, ...]:
-    """The parts of a sum; one, where it is none."""
-    return tree.parts if isinstance(tree, Chain) and tree.symbol == "+" else (tree,)
-
-
-def known_and_unknown(tree: Tree) -> tuple[list[Call], tuple[Tree, ...]]:
-    """The offsets of a sum, whose coefficient is 1, and its other terms."""
-    offsets = [part for part in summed(tree) if isinstance(part, Call) and part.kind == "offset"]
-    return offsets, tuple(part for part in summed(tree) if part not in offsets)

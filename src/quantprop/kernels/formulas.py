@@ -53,6 +53,31 @@ def told(tree: Tree, within: str = "+") -> str:
     return f"{tree.kind}({', '.join([*columns, *options])})"
 
 
+def terms_of(tree: Tree) -> list[Call]:
+    """All terms of a tree, from left to right."""
+    return [tree] if isinstance(tree, Call) else [call for part in tree.parts for call in terms_of(part)]
+
+
+def is_wide(tree: Tree) -> bool:
+    """True if a term has a vague prior, or is known: a level, a slope, a factor, slopes that differ between levels of
+    factors, or an offset.
+    """
+    kinds = [call.kind for call in terms_of(tree)]
+    crossed = "factor" in kinds and kinds.count("linear") < 2 and {*kinds} <= {"factor", "linear"}
+    return crossed or kinds in (["linear"], ["constant"], ["offset"])
+
+
+def summed(tree: Tree) -> tuple[Tree, ...]:
+    """The parts of a sum; one, where it is none."""
+    return tree.parts if isinstance(tree, Chain) and tree.symbol == "+" else (tree,)
+
+
+def known_and_unknown(tree: Tree) -> tuple[list[Call], tuple[Tree, ...]]:
+    """The offsets of a sum, whose coefficient is 1, and its other terms."""
+    offsets = [part for part in summed(tree) if isinstance(part, Call) and part.kind == "offset"]
+    return offsets, tuple(part for part in summed(tree) if part not in offsets)
+
+
 def _value(value: float | tuple[float, ...] | bool | str) -> str:
     if isinstance(value, (bool, str)):
         return str(value).lower()

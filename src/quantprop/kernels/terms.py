@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quantprop.kernels.base import Column, Kernel
-from quantprop.kernels.building import Builder, Start, known_and_unknown, terms_of
+from quantprop.kernels.building import Builder, Start
 from quantprop.kernels.derived import with_derived
-from quantprop.kernels.formulas import parsed, told
+from quantprop.kernels.formulas import known_and_unknown, parsed, terms_of, told
 from quantprop.kernels.grammar import Chain, TermError, Tree
 
 
