@@ -31,12 +31,14 @@ from quantprop.runtime.names import nearest
 if TYPE_CHECKING:
     from quantprop.tables import Problem, Roles
 
+FOLDS = 10  # by default
+
 
 @takes_table
 def compare(
     table: TableOptions,
     methods: Annotated[str, Option(help=f"Some of {', '.join(METHODS)}.")] = "qp,ep,vb,laplace",
-    folds: Annotated[int, Option(min=2, help="Number of folds of the cross-validation.")] = 10,
+    folds: Annotated[int | None, Option(min=2, help="Number of folds of the cross-validation.  [10]")] = None,
     origins: Annotated[
         int | None, Option(min=1, help="Number of rolling origins from which a series is predicted, by one method.")
     ] = None,
@@ -63,9 +65,12 @@ def compare(
         if value is not None and (out is not None or len(likelihoods) > 1):
             raise typer.BadParameter("takes one --likelihood, and prints scores without a page: omit --out",
                                      param_hint=option)  # fmt: skip
+    if folds is not None and at is None and (origins is not None or len(kernels) * len(likelihoods) > 1):
+        raise typer.BadParameter("is for one kernel and one likelihood: several are compared by leave-one-out "
+                                 "densities of one fit each, and --origins has windows", param_hint="--folds")  # fmt: skip
     with plainly(debug), prepared():
         if at is not None:
-            return _survive(table, kernel or [], chosen[0], folds, decimals(at, "--at"), json)
+            return _survive(table, kernel or [], chosen[0], folds or FOLDS, decimals(at, "--at"), json)
         if origins is not None:
             return _backtest(table, likelihoods[0], kernel or [], chosen[0], (origins, horizon), json)
         others = (Path(f"report-{i}.html") for i in itertools.count(2))
@@ -74,7 +79,7 @@ def compare(
         if len(kernels) * len(likelihoods) > 1:
             _compare_models(table, likelihoods, kernels, chosen[0], page, json)
         else:
-            _compare_methods(table, likelihoods[0], kernels[0], chosen, folds, page, json)
+            _compare_methods(table, likelihoods[0], kernels[0], chosen, folds or FOLDS, page, json)
 
 
 def _compare_methods(

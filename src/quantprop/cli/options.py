@@ -148,6 +148,7 @@ class TableOptions:
         from quantprop.tables.encoding import is_dates
 
         if not given and not any(is_dates(table.column(name)) for name in table.names):
+            note("note: no column holds dates, so no seasons were tried: --season names their periods in units of time")
             return None
         rows = self._complete(table, roles, [SINGLE]) if self.drop_missing else table
         with as_usage():

@@ -68,7 +68,7 @@ class Choice:
                 lines = ", ".join(str(one.model.lines[i]) for i in rows[:5]) + ", ..." * (len(rows) > 5)
                 found.append(
                     f"{one.name}: leave-one-out densities are unreliable for {len(rows)} of {len(one.loo)} rows (lines "
-                    f"{lines}); if the difference is small, compare by cross-validation"
+                    f"{lines}); if the difference is small, compare them one at a time by cross-validation"
                 )
         return tuple(found)
 

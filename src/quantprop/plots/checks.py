@@ -76,6 +76,8 @@ def check(source: Any, *, draws: int = 20, seed: int = 0, axes: Sequence[Axes] |
 
 def refusal(solution: Solution) -> str:
     """The reason why a model cannot be checked; empty if it can."""
+    if solution.posterior is not None:
+        return "needs all rows in one place, and these were divided among devices"
     if solution.data is None:
         return "needs the observations, which files of earlier versions do not hold: fit the model again"
     of_one = solution.model.likelihood.columns == 1 and np.ndim(solution.marginals.mean) == 1

@@ -9,6 +9,8 @@ from typing import Any
 
 from quantprop.runtime.markup import table
 
+LARGEST_WHOLE = 1e9  # whole numbers below it, such as days since 1970, are written in full
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Listing(Mapping[str, list]):
@@ -60,4 +62,6 @@ class Listing(Mapping[str, list]):
 
 
 def _written(value: Any) -> str:
-    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return "" if value is None else str(value)
+    return f"{value:.0f}" if value.is_integer() and abs(value) < LARGEST_WHOLE else f"{value:.4g}"
