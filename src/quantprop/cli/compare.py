@@ -66,8 +66,8 @@ def compare(
             raise typer.BadParameter("takes one --likelihood, and prints scores without a page: omit --out",
                                      param_hint=option)  # fmt: skip
     if folds is not None and at is None and (origins is not None or len(kernels) * len(likelihoods) > 1):
-        raise typer.BadParameter("is for one kernel and one likelihood: several are compared by leave-one-out "
-                                 "densities of one fit each, and --origins has windows", param_hint="--folds")  # fmt: skip
+        why = "several are compared by leave-one-out densities of one fit each, and --origins has windows"
+        raise typer.BadParameter(f"is for one kernel and one likelihood: {why}", param_hint="--folds")
     with plainly(debug), prepared():
         if at is not None:
             return _survive(table, kernel or [], chosen[0], folds or FOLDS, decimals(at, "--at"), json)

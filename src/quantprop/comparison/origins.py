@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from scipy import stats
-from sklearn.exceptions import ConvergenceWarning
 
 from quantprop.comparison.compare import Division, Report, forecast_of
 from quantprop.comparison.scores import DRAWS_PER_ROW, NumberForecast, fraction_below, joined
+from quantprop.estimators.shared import ConvergenceWarning
 from quantprop.runtime.listing import Listing
 from quantprop.tables import Problem
 from quantprop.tables.series import process_for
