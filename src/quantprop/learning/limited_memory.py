@@ -12,12 +12,7 @@ from quantprop.learning.coordinates import coordinates
 from quantprop.learning.landscape import Point
 from quantprop.learning.trials import Trials
 
-MAX_ROUNDS = 5  # per start
 MEMORY_PAIRS = 40  # stored pairs of a step and the change of the gradient
-
-
-class _NothingToGain(Exception):
-    """Ends the search."""
 
 
 def climbed(
@@ -46,28 +41,17 @@ def climbed(
         far = float(np.sqrt(away @ away))
         incline = abs(float((unit * best.gradient) @ away)) / max(far, TINY)
         point, best = search.tried(best, theta, float(precision(incline)))
-        if search.nothing_to_gain(best):
-            raise _NothingToGain
         if not point.usable:
             return (-best.value + fall * (1.0 + far**2)) / steepest, 2.0 * fall * away / unit * stretch
         return -point.value / steepest, -point.gradient * stretch
 
-    # A long step may satisfy the line search and yet end on a plateau below a point already seen: continue from that
-    # point. With a partial gradient every search ends below one, since its gradient does not vanish at the optimum.
     from scipy.optimize import minimize  # here: it takes as long to import as the rest of the library
 
-    size, why = max(1.0, abs(best.value)), "no-progress"
+    size = max(1.0, abs(best.value))
     ftol = search.ftol * size / max(size, steepest)  # it compares gains with 1, if values are smaller
-    for _ in range(MAX_ROUNDS if search.landscape.exact else 1):
-        options = {"maxfun": left(), "maxiter": left(), "ftol": ftol, "gtol": flat / steepest, "maxcor": MEMORY_PAIRS}
-        start, *ends = map(place.of, (best.theta, *search.bounds.T))
-        try:
-            result = minimize(negated, start, jac=True, method="L-BFGS-B", bounds=np.transpose(ends), options=options)
-        except _NothingToGain:
-            return best, "small-gain"
-        if left() <= 0:
-            return best, "max-evaluations"
-        why = "small-gain" if result.success else "no-progress"
-        if -steepest * result.fun >= best.value - 1e-8 * size:
-            break
-    return best, why
+    options = {"maxfun": left(), "maxiter": left(), "ftol": ftol, "gtol": flat / steepest, "maxcor": MEMORY_PAIRS}
+    start, *ends = map(place.of, (best.theta, *search.bounds.T))
+    result = minimize(negated, start, jac=True, method="L-BFGS-B", bounds=np.transpose(ends), options=options)
+    if left() <= 0:
+        return best, "max-evaluations"
+    return best, "small-gain" if result.success else "no-progress"

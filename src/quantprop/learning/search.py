@@ -74,7 +74,6 @@ class Climb(Trials):
         and why the search ended. `steepest` is the slope with which L-BFGS-B would begin with a step of 1.
         """
         best, unit, last, flat = self.compared(best), self.unit, len(self.trace) + self.most, 0.5 * GRADIENT_TOL
-        self.alike = 0
         if not _on_a_natural_scale(self.landscape):
             return limited_memory.climbed(self, best, precision, steepest, flat, lambda: last - len(self.trace))
         ascent = Ascent((best.theta / unit)[None], self.bounds / unit[:, None], flat, self.ftol, self.most + 2)
@@ -84,8 +83,6 @@ class Climb(Trials):
                 return best, "max-evaluations"
             tol = float(precision(abs(ascent.incline(ONE)[0])))
             point, best = self.tried(best, unit * ascent.trial[0], tol)
-            if self.nothing_to_gain(best):
-                return best, "small-gain"
             _tell(ascent, point, unit)
         return best, "no-progress" if ascent.reason[0] == NO_PROGRESS else "small-gain"
 

@@ -15,7 +15,6 @@ from quantprop.learning.landscape import Point
 from quantprop.learning.remaining import GRADIENT_TOL, Seen, converged
 from quantprop.learning.starts import units
 
-MAX_TIES = 3  # consecutive values within ftol of the best, after which values no longer distinguish points
 MAX_SEARCH_TOL = 1e-3  # tolerance of inference during the search
 MAX_VALUE_ERROR = 1e-3  # nats, during the search: a residual r at n rows makes an error of about n r²
 MAX_PARTIAL_ERROR = 1e-6  # nats, with a partial gradient: values are not corrected for unconverged sites
@@ -57,7 +56,6 @@ class Trials:
         self.trace: list[Step] = []
         self.seen: list[Seen] = []  # from this start, in units of θ
         self.restart = -1
-        self.alike = 0  # consecutive values equal to the best, up to rounding
 
     def finished(self, best: Point, left: float) -> bool:
         return converged(left, best.value, self.slope(best), self.flat)
@@ -68,12 +66,7 @@ class Trials:
         if not point.usable:
             return point, best
         point = self.compared(point) if point.value > best.value else point
-        self.alike = self.alike + 1 if abs(point.value - best.value) <= self.ftol * (1.0 + abs(best.value)) else 0
         return point, point if point.value > best.value else best
-
-    def nothing_to_gain(self, best: Point) -> bool:
-        """True if values no longer distinguish points, so that a line search would only stop at its own limit."""
-        return self.alike >= (1 if self.slope(best) <= GRADIENT_TOL else MAX_TIES)
 
     def compared(self, point: Point) -> Point:
         """A point whose value can be compared with those of its neighbours.
