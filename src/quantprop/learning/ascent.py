@@ -46,7 +46,6 @@ class Ascent:
         self.steps = np.zeros(b, dtype=int)  # that the curvature was learned from
         self.rate = np.full((b, size), np.nan)  # −∂ log slope/∂θ over the last step, if it was along this entry
         self.tail = np.zeros((b, size), dtype=bool)  # along which entry there is one
-        self.backtracked = np.zeros(b, dtype=bool)  # whether the trial's step was cut back by the line search
         self.evaluations = np.zeros(b, dtype=int)
         self.reason = np.full(b, GOING)
 
@@ -95,11 +94,9 @@ class Ascent:
             self._decouple(rows[tail.any(axis=1)])
         self.steps[rows] += started
         small = gain <= self.ftol * np.maximum(1.0, np.abs(value))
-        misled = small & self.backtracked[rows] & (self.steps[rows] > 1)  # by the curvature, which is reset
-        reset = ~started | misled
-        if reset.any():
-            self._reset_curvature(rows[reset])
-        self.reason[rows[small & ~misled]] = SMALL_GAIN
+        if not started.all():
+            self._first_curvature(rows[~started])
+        self.reason[rows[small]] = SMALL_GAIN
         self.reason[rows[self.slope(rows) <= self.flat]] = FLAT
         self._plan(rows[self.reason[rows] == GOING])
 
@@ -126,11 +123,10 @@ class Ascent:
         far = np.log(slope / (0.5 * max(self.flat, TINY))) / np.where(self.tail[rows], rate, np.inf)
         return np.where((far * step > 0) & (np.abs(far) > np.abs(step)), far, step)
 
-    def _reset_curvature(self, rows: Int[np.ndarray, " k"]) -> None:
+    def _first_curvature(self, rows: Int[np.ndarray, " k"]) -> None:
         """Curvature such that the next step leads up the gradient, as far as that is long, 1 at most."""
         size = np.maximum(np.sqrt((self.gradient[rows] ** 2).sum(1)), 1.0)
         self.curvature[rows] = size[:, None, None] * np.eye(self.theta.shape[1])
-        self.steps[rows] = 0
 
     def _update_curvature(self, rows: Int[np.ndarray, " k"], step: np.ndarray, bend: np.ndarray) -> None:
         self.curvature[rows] = by_secant(self.curvature[rows], step, bend, self.steps[rows] == 0)
@@ -150,7 +146,6 @@ class Ascent:
         step = step * np.minimum(1.0, LONGEST / np.maximum(np.abs(step).max(axis=1, initial=0.0), TINY))[:, None]
         step = step * self._room(theta, step)[:, None]
         self.trial[rows] = np.clip(theta + step, self.box[:, 0], self.box[:, 1])
-        self.backtracked[rows] = False
         predicted = 0.5 * (gradient * (self.trial[rows] - theta)).sum(1)
         self.reason[rows[predicted <= self.ftol * np.maximum(1.0, np.abs(self.value[rows]))]] = SMALL_GAIN
 
@@ -173,7 +168,6 @@ class Ascent:
         share = np.where(np.isfinite(gain), np.clip(share, 0.1, 0.5), share)
         step = share[:, None] * (self.trial[rows] - self.theta[rows])
         self.trial[rows] = self.theta[rows] + step
-        self.backtracked[rows] = True
         self.reason[rows[np.abs(step).max(axis=1, initial=0.0) < SHORTEST]] = NO_PROGRESS
 
 
