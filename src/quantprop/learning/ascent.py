@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 MIN_RISE = 1e-4  # smallest fraction of the predicted increase (Armijo's condition)
 LONGEST = 3.0  # step of an entry of θ (logarithms)
+FIRST = 0.5  # longest first step, in units of 1/√curvature, where a curvature is expected
 SHORTEST = 1e-9
 STRAIGHT_STEP = 0.99  # a step is along one entry if that entry makes up this fraction of its length
 TAIL_RATE_GAP = 0.1  # largest relative difference of the rates at which the derivative fell in two steps
@@ -37,8 +38,10 @@ class Ascent:
         flat: float,
         ftol: float,
         most: int,
+        expected: Float[np.ndarray, " theta"] | None = None,  # curvature of each entry, where it is known roughly
     ) -> None:
         b, size = theta.shape
+        self.expected = expected
         self.box, self.flat, self.ftol, self.most = box, flat, ftol, most
         self.theta, self.trial = np.array(theta), np.array(theta)
         self.value, self.gradient = np.full(b, -np.inf), np.zeros((b, size))
@@ -59,6 +62,10 @@ class Ascent:
         """The slope along the way to the trials, per unit of θ; along a ridge it is far below the steepest."""
         step = self.trial[rows] - self.theta[rows]
         return (self.gradient[rows] * step).sum(1) / np.maximum(np.sqrt((step**2).sum(1)), TINY)
+
+    def promise(self, rows: Int[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+        """The gain at the trials if the curvature is right."""
+        return 0.5 * (self.gradient[rows] * (self.trial[rows] - self.theta[rows])).sum(1)
 
     def tell(
         self,
@@ -124,7 +131,14 @@ class Ascent:
         return np.where((far * step > 0) & (np.abs(far) > np.abs(step)), far, step)
 
     def _first_curvature(self, rows: Int[np.ndarray, " k"]) -> None:
-        """Curvature such that the next step leads up the gradient, as far as that is long, 1 at most."""
+        """Curvature such that the next step leads up the gradient, as far as that is long, 1 at most; with an
+        expected curvature by that, FIRST units at most along each entry.
+        """
+        if self.expected is not None:
+            own = np.maximum(self.expected, np.abs(self.gradient[rows]) * np.sqrt(self.expected) / FIRST)
+            self.curvature[rows] = own[:, :, None] * np.eye(self.theta.shape[1])
+            self.steps[rows] = 1  # one secant says nothing of the other entries
+            return
         size = np.maximum(np.sqrt((self.gradient[rows] ** 2).sum(1)), 1.0)
         self.curvature[rows] = size[:, None, None] * np.eye(self.theta.shape[1])
 

@@ -14,13 +14,15 @@ from quantprop.learning import limited_memory
 from quantprop.learning.ascent import GOING, NO_PROGRESS, Ascent
 from quantprop.learning.landscape import Point
 from quantprop.learning.last_steps import newton
-from quantprop.learning.remaining import GRADIENT_TOL, remaining_gain
-from quantprop.learning.starts import start_of_separable_classes
+from quantprop.learning.remaining import GRADIENT_TOL, gain_by_secants, remaining_gain
+from quantprop.learning.starts import expected_curvature, start_of_separable_classes
 from quantprop.learning.trials import Trials, loose
 
 ONE = np.array([0])  # the row of an ascent's only problem
 FTOL = 1e-12
 MAX_BFGS_ENTRIES = 8  # longer θ are learned by L-BFGS-B
+RISING_BACK = 3.0  # slope towards the start, at the larger variance of separable classes, with which it is tried too
+LAST_GAIN, LITTLE_GAIN = 1e-3, 2e-5  # nats: expected of a step that is taken for the last, and left after it
 
 
 class End(NamedTuple):
@@ -43,12 +45,11 @@ class Climb(Trials):
         """The best point reached from θ."""
         self.restart += 1
         self.seen = []
-        best = self.visit(theta, float(loose(self.landscape, np.inf if len(theta) else 0.0)))
+        best = self._started(theta)
         if not best.usable:
             return End(best, "inference-failed", np.nan)
         if not len(theta):
             return End(best, "nothing-to-learn", 0.0)
-        best = self._of_larger_variance(best)
         first = max(1.0, self.slope(best)) if self.landscape.careful else 1.0
         best, why = self._climbed(best, partial(loose, self.landscape), first)
         best = self.settled(best)
@@ -56,18 +57,31 @@ class Climb(Trials):
         if self.landscape.exact and self.ftol <= FTOL and unfinished:  # gains are below the errors on the way
             best, why = self._climbed(best, lambda incline: self.landscape.tol, max(1.0, self.slope(best)))
         best = self.settled(best)
+        if why == "converged":
+            return End(best, why, self._gain_by_secants(best))
         left = remaining_gain(self.projected(best), best.theta / self.unit, self.seen)
         further = self.landscape.exact and (self.ftol <= FTOL or self.flat < GRADIENT_TOL)
         if further and why != "max-evaluations" and not self.finished(best, left):
             best, left = newton(self, best, left)
         return End(best, why, left)
 
-    def _of_larger_variance(self, best: Point) -> Point:
-        """The better one of a start and of the start for separable classes, to which a search takes ten steps."""
-        theta = start_of_separable_classes(self.landscape, best.theta, self.bounds)
-        if np.array_equal(theta, best.theta):
+    def _started(self, theta: np.ndarray) -> Point:
+        """The point at θ; of several classes the one where they can be separated, to which a search from θ takes ten
+        steps, or the better of both if the objective rises towards θ there.
+        """
+        loosest = float(loose(self.landscape, np.inf if len(theta) else 0.0))
+        larger = start_of_separable_classes(self.landscape, theta, self.bounds)
+        if np.array_equal(larger, theta):
+            return self.visit(theta, loosest)
+        best, way = self.visit(larger, loosest), larger - theta
+        if best.usable and best.gradient @ way >= -RISING_BACK * np.sqrt(way @ way):
             return best
-        return self.tried(best, theta, float(loose(self.landscape, np.inf)))[1]
+        start = self.visit(theta, loosest)
+        return start if start.usable and not best.value >= start.value else best
+
+    def _gain_by_secants(self, best: Point) -> float:
+        """The gain that the curvature learned so far promises."""
+        return gain_by_secants(self.projected(best), best.theta / self.unit, self.seen)
 
     def _climbed(self, best: Point, precision: Callable[[float], Any], steepest: float) -> tuple[Point, str]:
         """The best point found from a usable one, in units of θ, inference as precise as the slope along a step needs,
@@ -76,13 +90,17 @@ class Climb(Trials):
         best, unit, last, flat = self.compared(best), self.unit, len(self.trace) + self.most, 0.5 * GRADIENT_TOL
         if not _on_a_natural_scale(self.landscape):
             return limited_memory.climbed(self, best, precision, steepest, flat, lambda: last - len(self.trace))
-        ascent = Ascent((best.theta / unit)[None], self.bounds / unit[:, None], flat, self.ftol, self.most + 2)
+        box, expected = self.bounds / unit[:, None], expected_curvature(self.landscape)
+        ascent = Ascent((best.theta / unit)[None], box, flat, self.ftol, self.most + 2, expected)
         _tell(ascent, best, unit)
         while ascent.reason[0] == GOING:
             if len(self.trace) >= last:
                 return best, "max-evaluations"
             tol = float(precision(abs(ascent.incline(ONE)[0])))
-            point, best = self.tried(best, unit * ascent.trial[0], tol)
+            last_one = expected is not None and self.flat >= GRADIENT_TOL and ascent.promise(ONE)[0] < LAST_GAIN
+            point, best = self.tried(best, unit * ascent.trial[0], self.landscape.tol if last_one else tol)
+            if last_one and self._gain_by_secants(best) < LITTLE_GAIN:
+                return best, "converged"
             _tell(ascent, point, unit)
         return best, "no-progress" if ascent.reason[0] == NO_PROGRESS else "small-gain"
 

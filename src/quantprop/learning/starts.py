@@ -29,6 +29,7 @@ NOISE_BOUNDS = (1e-5, 1e5)  # times the spread of y
 SUSPICIOUS = 0.1  # an optimum with less noise than this times the spread of y, or less signal than this times the noise
 MIN_CORRELATION = 1e-8  # correlations closer to 0 or to 1 carry no information
 SEPARABLE_VARIANCE = 1e3  # in units of the start, for classes that can be separated
+VARIANCE_CURVATURE = 0.25  # of log evidence in the logarithm of such a variance
 FIRST_ROWS_CHECKED = 16  # mostly enough to show that it is informative
 
 
@@ -160,6 +161,15 @@ def start_of_separable_classes(
     kernel: Any = parts.kernel
     larger = tuple(scaled(one, SEPARABLE_VARIANCE, 1.0) for one in kernel.kernels)
     return np.clip(packed(parts._replace(kernel=changed(kernel, kernels=larger))), bounds[:, 0], bounds[:, 1])
+
+
+def expected_curvature(landscape: Landscape) -> Float[np.ndarray, " theta"] | None:
+    """The curvature of log evidence that EP and QP of one function per class mostly have along the logarithms, once the
+    variance is large; None for other models.
+    """
+    if not (landscape.parts.process.several_sites and isinstance(landscape.method, EP)):
+        return None
+    return np.array([VARIANCE_CURVATURE if "variance" in label else 1.0 for label in labels(landscape.parts)])
 
 
 # --- units of θ ------------------------------------------------------------------------------------------------------

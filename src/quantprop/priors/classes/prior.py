@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, Int
 from quantprop.core.gaussian import Natural, Normal
 from quantprop.core.records import field
 from quantprop.core.sites import Marginal
-from quantprop.numerics.triangular import lower_product, transposed, weighted_gram
+from quantprop.numerics.triangular import lower_product, symmetric_product, transposed, weighted_gram
 from quantprop.priors.base import Conditioned, Cotangent, Joint, Moves, Predictor, Prior, Response
 from quantprop.priors.classes.factor import (
     ClassesCross,
@@ -226,7 +226,7 @@ class ClassesResponse(Response):
 
         def one(c: Any) -> Array:
             v, within = self.spread[c], self.within[c]
-            others = d[c][:, None] * (v @ (total - q[c]) @ transposed(v)) * d[c]
+            others = d[c][:, None] * symmetric_product(v @ (total - q[c]), v.T) * d[c]
             own = factor.b[c] - d[c] * (jnp.diagonal(within) - factor.variance[c])
             f = with_diagonal(-d[c][:, None] * within, own)  # F_cᵀ
             outer = 0.5 * (sent[c][:, None] * alpha[c] + alpha[c][:, None] * sent[c])
