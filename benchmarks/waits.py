@@ -1,4 +1,5 @@
-"""Where people wait: wall-clock and CPU seconds of four things that users do, each in a new process.
+"""Where people wait: wall-clock and CPU seconds of four things that users do, each in a new process, and what a worker
+of a cross-validation spends before it saves anything.
 
     python benchmarks/run.py --only waits      # on two quiet cores, as the documentation has it
 
@@ -43,6 +44,27 @@ X = (data.X - data.X.mean(0)) / data.X.std(0)
 start = time.time()
 scores = cross_val_score(GaussianProcessClassifier(), X, data.y, cv=5, n_jobs={jobs})
 print(f"cross_val_score, pima, cv=5, n_jobs={jobs}: {{time.time() - start:.1f}} s, accuracy {{scores.mean():.3f}}")
+"""
+WORKER = """
+import time
+began = time.process_time()
+import numpy as np
+import sklearn.model_selection
+learn = time.process_time()
+import jax
+arrays = time.process_time()
+from quantprop import GaussianProcessClassifier, datasets
+imported = time.process_time()
+data = datasets.load("pima")
+X = (data.X - data.X.mean(0)) / data.X.std(0)
+ends = [time.process_time()]
+for k in range(3):
+    rest = np.arange(len(X)) % 5 != k
+    GaussianProcessClassifier().fit(X[rest], data.y[rest])
+    ends.append(time.process_time())
+first, *_, last = (b - a for a, b in zip(ends, ends[1:]))
+print(f"a worker, CPU seconds: scikit-learn {learn - began:.2f}, JAX {arrays - learn:.2f}, quantprop "
+      f"{imported - arrays:.2f}, first fit {first:.2f}, third fit {last:.2f}")
 """
 MANY = """
 import time
@@ -95,4 +117,8 @@ def measure_waits(out: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         lines.append(ordinal(Path(folder), {"QUANTPROP_CACHE": str(Path(folder) / "programs")}))
         print(lines[-1], flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for programs in ("compiled", "on file"):
+            lines.append(f"programs {programs}: {told(WORKER, {'QUANTPROP_CACHE': folder})}")
+            print(lines[-1], flush=True)
     (out / "waits.json").write_text(json.dumps(lines, indent=1))

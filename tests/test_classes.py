@@ -13,6 +13,7 @@ import pytest
 from oracles.nested_ep import nested_ep
 from scipy.special import log_ndtr, logsumexp, ndtr
 from scipy.stats import multivariate_normal, norm
+from sklearn.datasets import load_iris, load_wine
 
 from quantprop import (
     EP,
@@ -385,6 +386,32 @@ def test_the_classifier_learns_all_classes_jointly(tmp_path):
     back = load(tmp_path / "trees.safetensors")
     np.testing.assert_array_equal(back.predict_proba(new), model.predict_proba(new))
     assert back.log_marginal_likelihood(back.kernel_.theta) == pytest.approx(value, abs=1e-9)
+
+
+@pytest.mark.parametrize(("data", "every"), [(load_iris, 4), LONGER(load_iris, 1), LONGER(load_wine, 1)])
+def test_a_short_search_of_joint_classes_ends_at_the_optimum(data, every):
+    """The optimum is that of a search that goes on until the gradient vanishes."""
+    x, y = data(return_X_y=True)
+    x, y = ((x - x.mean(0)) / x.std(0))[::every], y[::every]
+    kernel = kernels.SquaredExponential(Parameter(1.0, bounds=(1e-3, 1e5)), 1.5)
+    model = Model(kernel, likelihoods.MultinomialProbit())
+    found, expected = (fit(model, x, y, gtol=gtol) for gtol in (1e-4, 1e-7))
+    assert found.status.reason == "converged"
+    assert len(found.trace) <= 14
+    assert found.objective_value == pytest.approx(expected.objective_value, rel=1e-6)
+    probabilities = [one.solution.predict_y(x + 0.1).probabilities for one in (found, expected)]
+    np.testing.assert_allclose(*probabilities, atol=1e-4)
+
+
+def test_overlapping_classes_are_learned_from_the_start_that_is_better():
+    """Classes that x does not separate: a search from the larger variance alone would have far to come back."""
+    y = np.random.default_rng(3).integers(0, 3, 36)
+    x = np.random.default_rng(4).normal(size=(36, 1))
+    found = fit(Model(kernels.SquaredExponential(1.0, 1.0), likelihoods.MultinomialProbit()), x, y)
+    visited = [step.theta[0] for step in found.trace]
+    assert visited[0] == pytest.approx(np.log(1000.0))
+    assert visited[1] == pytest.approx(0.0)
+    assert found.objective_value >= max(step.value for step in found.trace) - 1e-6
 
 
 def test_a_joint_classifier_is_of_probits():

@@ -87,9 +87,10 @@ def test_rows_are_around_a_few_places():
     assert np.median(near) < 2.0 * np.median(everywhere)  # as close as among all rows; apart, 5 times as far
 
 
-def test_the_summary_of_an_approximation_has_it(solution):
+def test_the_summary_of_an_approximation_has_it_and_computes_it_once(solution, monkeypatch):
     model = GaussianProcessRegressor(KERNEL, alpha=0.09, optimizer=None, process=Inducing(POINTS), method="ep")
     said = model.fit(solution.X, solution.data.y).summary()
+    monkeypatch.setattr("quantprop.inference.closeness.infer", None)  # not called a second time
     known = said.record["models"][0]["closeness"]
     assert known == vars(closeness(model.solution_))
     assert f"process {model.solution_.model.process!r}: on 40 rows log evidence {known['evidence']:.2f} (exact" in repr(

@@ -16,6 +16,7 @@ from quantprop.priors import Inducing, Neighbours
 from quantprop.priors.neighbours.sets import scaled
 from quantprop.runtime.arguments import a, checked, whole
 from quantprop.runtime.precision import float64
+from quantprop.runtime.programs import run_once
 
 PLACES = 4  # around which rows are taken, so that they are as close to each other as all rows are
 HELD_OUT = 3  # every third row
@@ -71,17 +72,25 @@ def closeness(solution: Solution, rows: int = 400, seed: int = 0) -> Closeness:
     """
     if why := refusal(solution):
         raise ValueError(f"closeness: {why}")
+    known = vars(solution).setdefault("_closeness", {})  # as a cached property's; not pickled
+    if (rows, seed) not in known:
+        known[rows, seed] = _compared(solution, rows, seed)
+    return known[rows, seed]
+
+
+def _compared(solution: Solution, rows: int, seed: int) -> Closeness:
     some, held = _rows(solution, max(rows, _points(solution)), seed)
     data: Any = solution.data
     scales = {name: getattr(data, name) for name in ("exposure", "trials") if (getattr(data, name) != 1.0).any()}
     weights = np.ones(len(solution.X)) if solution.weights is None else solution.weights
     found = []
-    for process in (solution.model.process, DEFAULT_PROCESS):
-        own = {name: column[some] for name, column in scales.items()}
-        one = infer(replace(solution.model, process=process), solution.X[some], data.y[some], solution.method,
-                    weights=weights[some], **own)  # fmt: skip
-        ahead = one.predict_y(solution.X[held], **{name: column[held] for name, column in scales.items()})
-        found.append((one.log_evidence, np.average(ahead.log_prob(data.y[held]), weights=weights[held])))
+    with run_once():
+        for process in (solution.model.process, DEFAULT_PROCESS):
+            own = {name: column[some] for name, column in scales.items()}
+            one = infer(replace(solution.model, process=process), solution.X[some], data.y[some], solution.method,
+                        weights=weights[some], **own)  # fmt: skip
+            ahead = one.predict_y(solution.X[held], **{name: column[held] for name, column in scales.items()})
+            found.append((one.log_evidence, np.average(ahead.log_prob(data.y[held]), weights=weights[held])))
     return Closeness(len(some), *(float(part) for pair in zip(*found, strict=True) for part in pair))
 
 

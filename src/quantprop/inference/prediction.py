@@ -23,6 +23,7 @@ from quantprop.priors.base import Cost, Predictor
 from quantprop.runtime.memory import check_memory
 from quantprop.runtime.precision import to_numpy
 from quantprop.runtime.programs import program, seldom
+from quantprop.runtime.threads import blas_threads_for
 
 MAX_INPUTS = 16_384  # new inputs that are predicted at a time
 JOINT_MATRICES = 4  # prior, posterior and intermediate covariances of a joint prediction
@@ -93,7 +94,8 @@ def prior_at(model: Model, task: Task) -> Prior:
 def predictor_of(solution: Solution, model: Model) -> Predictor:
     """The predictor under the sites of a solution, and the prior of its model or a similar one."""
     by = padded_rows(solution)
-    return _predictor(padded_prior(model, solution.X), by.share, by.sites, signed=by.signed)
+    with blas_threads_for(model.process.cost(len(solution.X))):
+        return _predictor(padded_prior(model, solution.X), by.share, by.sites, signed=by.signed)
 
 
 def predictor_shapes(solution: Solution, model: Model) -> Predictor:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, update_wrapper
 from operator import attrgetter
 from threading import Lock
@@ -89,6 +91,17 @@ class ProgramCache:
 
 
 _cache = ProgramCache()
+_once: ContextVar[bool] = ContextVar("once", default=False)
+
+
+@contextmanager
+def run_once() -> Iterator[None]:
+    """A block whose programs, unless compiled before, run once or are made of products: compiling them counts."""
+    token = _once.set(True)
+    try:
+        yield
+    finally:
+        _once.reset(token)
 
 
 def _has_many_maps() -> bool:
@@ -130,10 +143,11 @@ class Program(Generic[P, R]):
         static = {name: kwargs[name] for name in kwargs.keys() & {self.static_argname}}
         leaves, form = jax.tree.flatten((args, {name: kwargs[name] for name in kwargs.keys() - static.keys()}))
         kinds = [(getattr(leaf, "shape", ()), getattr(leaf, "dtype", type(leaf))) for leaf in leaves]
-        key = (self, form, *static.items(), *kinds)
-        return _cache.find(key) or _cache.add(key, self._jitted(static, form, leaves)), leaves
+        key, level = (self, form, *static.items(), *kinds), LOWEST_LEVEL if _once.get() else {}
+        found = _cache.find(key) or _cache.find((key, *level))
+        return found or _cache.add((key, *level) if level else key, self._jitted(static, form, leaves, level)), leaves
 
-    def _jitted(self, static: dict[str, Any], form: Any, leaves: list[Any]) -> Any:
+    def _jitted(self, static: dict[str, Any], form: Any, leaves: list[Any], level: dict[str, Any]) -> Any:
         function, is_small = self.function, all(size < TREE_SUM_ROWS for leaf in leaves for size in np.shape(leaf))
 
         def of_arrays(*leaves: Any) -> Any:
@@ -143,12 +157,12 @@ class Program(Generic[P, R]):
         def jitted(mark: str = "") -> Any:
             of_arrays.__name__ = getattr(function, "__name__", "program") + mark
             if jax.default_backend() == "cpu":
-                options = _compiler_options() | (_unless_chosen(self.small_options) if is_small else {})
+                options = _compiler_options() | _unless_chosen((self.small_options if is_small else {}) | level)
             else:
                 options = _unless_chosen(UNTUNED) if is_small and jax.default_backend() == "gpu" else {}
             return jax.jit(of_arrays, compiler_options=options, keep_unused=bool(mark))
 
-        return cached(jitted, function, static, form, leaves)
+        return cached(jitted, function, static | level, form, leaves)
 
 
 def program(function: Callable[P, R], static_argnames: str | None = None) -> Program[P, R]:

@@ -37,7 +37,7 @@ from quantprop.priors.classes.layout import LAYOUTS
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import of_solution, summarised
 from quantprop.runtime.precision import float64, to_numpy
-from quantprop.runtime.programs import compile_ahead, program
+from quantprop.runtime.programs import compile_ahead, program, run_once
 
 MAX_INPUTS = 1024  # new inputs that are predicted at a time
 
@@ -155,7 +155,8 @@ class ClassSolution:
         new = pad(one_function(x, self.classes)[:: self.classes], bucket(k))
         train = pad(self.factors.X, bucket(len(self.factors.X)))
         given = model.plain_process, model.plain_kernel, train, new
-        found = _functions(self._predictor_before(_functions, *given), *given)
+        with run_once():
+            found = _functions(self._predictor_before(_functions, *given), *given)
         mean, covariance, own = (part[:k] for part in to_numpy(found))
         variance = above_rounding(np.diagonal(covariance, axis1=1, axis2=2), own, len(self.X))
         covariance = np.where(eye > 0, variance[:, :, None], covariance)
