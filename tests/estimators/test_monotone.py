@@ -252,6 +252,22 @@ def test_signs_are_half_lines():
     assert float(found.mean) == pytest.approx(exact.mean(), abs=1e-12)
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-6, 1e6])
+def test_a_sign_has_no_scale_of_its_own(unit):
+    """W₂ to a truncated normal: the standard deviation is ∫ q(u) Φ⁻¹(u) du of its quantiles q, in any unit of f."""
+    from scipy.integrate import quad
+    from scipy.stats import truncnorm
+
+    from quantprop import project, projections
+
+    exact = truncnorm(-np.inf, -0.7 / np.sqrt(2.0), loc=0.7, scale=np.sqrt(2.0))
+    sigma = quad(lambda u: exact.ppf(u) * norm.ppf(u), 0.0, 1.0, epsabs=1e-10, limit=400)[0]
+    cavity = (0.7 * unit, 2.0 * unit**2)
+    found = project(Sign(), y=-1, cavity=cavity, projection=projections.Wasserstein(2))
+    assert float(found.mean) / unit == pytest.approx(exact.mean(), abs=1e-12)
+    assert float(found.variance) / unit**2 == pytest.approx(sigma**2, abs=1e-7)
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

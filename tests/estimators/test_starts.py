@@ -114,7 +114,9 @@ BARE = {  # (estimator, X, y, whether y has a unit)
     "warped": (GaussianProcessRegressor(likelihood="warped"), X, np.exp(REAL), True),
     "poisson": (GaussianProcessRegressor(likelihood="poisson", method="laplace"), X, COUNTS, False),
     "ordinal": (GaussianProcessRegressor(likelihood="ordinal", method="laplace"), X, np.round(REAL), False),
+    "increasing": (GaussianProcessRegressor(monotone={0: 1}), X, REAL, True),
     "classifier": (GaussianProcessClassifier(), X, REAL > 0, False),
+    "joint classes": (GaussianProcessClassifier(multi_class="joint"), X, np.digitize(REAL, [-0.3, 0.3]), False),
     "ranker": (GaussianProcessRanker(), X, np.argsort(REAL).reshape(-1, 2)[:, ::-1], False),
 }
 QUICK = ("regressor", "ard", "repeated rows", "terms", "white")

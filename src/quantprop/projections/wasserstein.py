@@ -19,7 +19,7 @@ from quantprop.core.gaussian import Normal
 from quantprop.core.records import field
 from quantprop.likelihoods.additive import Gaussian
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
-from quantprop.likelihoods.binary import Heaviside, Probit
+from quantprop.likelihoods.binary import Heaviside, Probit, Sign
 from quantprop.likelihoods.derived import ByOutput, WithFewNodes
 from quantprop.likelihoods.tilted import Tilted, on_few_nodes, quadrature_moments, tilt
 from quantprop.likelihoods.varying import OfFunction
@@ -178,3 +178,10 @@ def _(likelihood: Heaviside, datum: Datum, cavity: Normal) -> Moments:
         lambda: quadrature_gap(tilt(likelihood, datum, standard), moments, standard),
     )
     return narrowed(likelihood.moments(datum, cavity), gap)
+
+
+@nearest_w2.register
+def _(likelihood: Sign, datum: Datum, cavity: Normal) -> Moments:
+    """A threshold without noise: the limit of probit for a cavity of infinite variance, at any scale of f."""
+    margin = datum.y * cavity.mean / jnp.sqrt(cavity.variance)
+    return narrowed(likelihood.moments(datum, cavity), variance_gap(margin, jnp.full_like(margin, jnp.inf)))
