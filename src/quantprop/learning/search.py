@@ -22,7 +22,7 @@ ONE = np.array([0])  # the row of an ascent's only problem
 FTOL = 1e-12
 MAX_BFGS_ENTRIES = 8  # longer θ are learned by L-BFGS-B
 RISING_BACK = 3.0  # slope towards the start, at the larger variance of separable classes, with which it is tried too
-LAST_GAIN, LITTLE_GAIN = 1e-3, 2e-6  # nats: expected of a step that is taken for the last, and left after it
+LAST_GAIN, LITTLE_GAIN = 1e-3, 2e-6  # nats: promised by a last step, and left after it
 
 
 class End(NamedTuple):

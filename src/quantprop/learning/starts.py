@@ -29,7 +29,7 @@ NOISE_BOUNDS = (1e-5, 1e5)  # times the spread of y
 SUSPICIOUS = 0.1  # an optimum with less noise than this times the spread of y, or less signal than this times the noise
 MIN_CORRELATION = 1e-8  # correlations closer to 0 or to 1 carry no information
 SEPARABLE_VARIANCE = 1e3  # in units of the start, for classes that can be separated
-VARIANCE_CURVATURE = 0.25  # of log evidence in the logarithm of such a variance
+VARIANCE_CURVATURE = 0.25  # in its logarithm, once it is large
 FIRST_ROWS_CHECKED = 16  # mostly enough to show that it is informative
 
 
