@@ -27,6 +27,11 @@ FIT = """
 from quantprop import Model, fit, kernels, likelihoods
 fit(Model(kernels.SquaredExponential(), likelihoods.{likelihood}), X, {y}, "{method}")
 """
+VARYING = """
+from quantprop import Model, fit, kernels, likelihoods
+both = kernels.PerParameter(kernels.SquaredExponential(), kernels.SquaredExponential())
+fit(Model(both, likelihoods.Varying(likelihoods.{likelihood}, "scale")), X, {y}, "ep")
+"""
 ESTIMATOR = """
 from quantprop import GaussianProcessClassifier
 GaussianProcessClassifier().fit(X, data.y)
@@ -38,6 +43,7 @@ X = np.sort(rng.uniform(-3, 3, {rows}))[:, None]
 f = np.sin(2 * X[:, 0])
 """
 Y = {
+    "Gaussian()": "f + 0.3 * rng.normal(size=len(f))",
     "Probit()": "np.sign(f + 0.3 * rng.normal(size=len(f)))",
     "Poisson()": "rng.poisson(np.exp(f)).astype(float)",
     "StudentT()": "f + 0.3 * rng.standard_t(3, size=len(f))",
@@ -51,11 +57,18 @@ def series(likelihood: str, method: str, rows: int) -> str:
     return SERIES.format(rows=rows) + FIT.format(likelihood=likelihood, y=Y[likelihood], method=method)
 
 
+def varying(likelihood: str, rows: int) -> str:
+    """A fit of so many rows whose scale varies with x."""
+    return SERIES.format(rows=rows) + VARYING.format(likelihood=likelihood, y=Y[likelihood])
+
+
 SCRIPTS = {
     "fit, EP, crabs": CRABS + FIT.format(likelihood="Probit()", y="data.y", method="ep"),
     "fit, QP, crabs": CRABS + FIT.format(likelihood="Probit()", y="data.y", method="qp"),
     "fit, QP, Poisson, 100 rows": series("Poisson()", "qp", 100),
     "fit, QP, Student-t, 100 rows": series("StudentT()", "qp", 100),
+    "fit, EP, Gaussian, varying scale, 100 rows": varying("Gaussian()", 100),
+    "fit, EP, Student-t, varying scale, 100 rows": varying("StudentT()", 100),
     "GaussianProcessClassifier().fit, crabs": CRABS + ESTIMATOR,
 }
 IMPORTS = {

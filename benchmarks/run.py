@@ -16,6 +16,7 @@ from quantiles import measure_quantiles
 from rule import measure_rule
 from scaling import SIZES, measure_scaling
 from splits import SETS
+from varying import measure_varying
 from waits import measure_waits
 from warm import measure_warm
 
@@ -26,6 +27,7 @@ MEASURES = {
     "quantiles": measure_quantiles,
     "warm": measure_warm,
     "cold": measure_cold,
+    "varying": measure_varying,
     "waits": measure_waits,
 }
 PARTS = (*MEASURES, "peers", "scaling")

@@ -25,7 +25,7 @@ from quantprop.inference.results import Ending, Fitted
 from quantprop.inference.stacked import Stack
 from quantprop.inference.task import prepare
 from quantprop.kernels.combinations import in_form_of, in_own_form
-from quantprop.learning.fitting import fitted_at, learn
+from quantprop.learning.fitting import first_start, fitted_at, learn
 from quantprop.learning.integration.integrating import integrated_over
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective
@@ -237,6 +237,7 @@ def build(
         if callable(options.optimizer):
             fitted = _learned_by(options.optimizer, spec, landscape, starts, bounds)
         else:
+            starts[0] = first_start(landscape, starts[0])
             fitted = learn(landscape, starts, bounds, MAX_EVALUATIONS, LEARNING_FTOL)
     integrated = integrated_over(fitted, task, options.max_sweeps) if options.integrated else None
     return FittedCore(spec, landscape, fitted, integrated)

@@ -287,6 +287,7 @@ def _unfinished(cores: Sequence[FittedCore], remedy: str) -> Iterator[str]:
     if bad:
         share = f"{len(bad)} of {len(cores)} models did not converge, the first of them: " if len(cores) > 1 else ""
         yield f"{share}learning {bad[0].status}; inference {bad[0].solution.status}{remedy}"
+    yield from dict.fromkeys(note for core in cores if (note := core.fitted.status.note))
     mixtures = [core.mixture for core in cores]
     rough = [one for one in mixtures if isinstance(one, Integrated) and not one.converged]
     if rough:

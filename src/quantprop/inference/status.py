@@ -88,6 +88,7 @@ class Ending:
         remaining: remaining gain in nats, ½ gᵀH⁻¹g with the gradient g and the curvature H; below 1e-4, or the rounding
             error of the objective, learning has converged. NaN if unknown.
         rounds: number of searches; more than one if the process chose neighbours again under learned hyperparameters.
+        note: what is suspicious about the final point, empty if nothing is.
     """
 
     reason: str
@@ -97,6 +98,7 @@ class Ending:
     at_bounds: tuple[str, ...]
     remaining: float = math.nan
     rounds: int = 1
+    note: str = ""
 
     @property
     def remedy(self) -> str:
@@ -107,7 +109,7 @@ class Ending:
         ended = f"{self.reason} after {self.evaluations} evaluations: largest projected gradient {self.gradient:.1e}"
         ended += "" if math.isnan(self.remaining) else f", {self.remaining:.1e} nats left to gain"
         ended += f", in {self.rounds} rounds" if self.rounds > 1 else ""
-        return in_words(ended, self.failed, self.at_bounds, self.remedy)
+        return "; ".join(filter(None, (in_words(ended, self.failed, self.at_bounds, self.remedy), self.note)))
 
 
 def in_words(ended: str, failed: int, at_bounds: tuple[str, ...], remedy: str) -> str:

@@ -23,11 +23,13 @@ from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.results import Ending, Fitted, Step
 from quantprop.inference.task import prepare, settled, with_distributions
 from quantprop.learning.checkpoints import evaluated_at, next_checkpoint
+from quantprop.learning.constant import ALL_SCALE, constant_of, held, joined, lacks_function, may_lack_function
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective, as_objective
 from quantprop.learning.remaining import GRADIENT_TOL, converged
 from quantprop.learning.search import FTOL, Climb, End
 from quantprop.learning.starts import StartRule, at_bounds, blindness, further_start, start_by, warn_of_blindness
+from quantprop.likelihoods import Varying
 from quantprop.methods import QP, Method
 from quantprop.methods import by_name as method_by_name
 from quantprop.model import Model
@@ -37,7 +39,7 @@ from quantprop.runtime.threads import blas_threads_for
 MAX_EVALUATIONS = 300
 SETTLED = 0.05  # largest move of θ after which a process keeps what it has chosen
 MAX_ROUNDS = 4  # choices: close optima may each choose the other's sets
-ROUGH_FTOL = 1e-4  # relative gain of a step below which a search ends whose sets are chosen again
+ROUGH_FTOL = 1e-4  # relative gain of a step below which a search ends of which only a start is taken
 SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (logarithms)
 
 _watcher: ContextVar[Callable[[Step, int], None]] = ContextVar("watcher", default=lambda step, count: None)
@@ -122,6 +124,23 @@ def fit(
     return in_terms_of(model, fitted)
 
 
+def first_start(landscape: Landscape, theta: Float[np.ndarray, " theta"]) -> Float[np.ndarray, " theta"]:
+    """θ to start from if values were chosen from the data: of a parameter that varies, as learned with a constant."""
+    if not isinstance(landscape.model.likelihood, Varying):
+        return theta
+    return landscape.compile(partial(_from_constant, landscape, MAX_EVALUATIONS, _watcher.get()))
+
+
+def _from_constant(landscape: Landscape, most: int, report: Callable) -> Float[np.ndarray, " theta"]:
+    """θ with all but the kernel of the parameter as learned, roughly, with a constant parameter."""
+    constant = constant_of(landscape)
+    start, bounds = starting_point(constant.parts)
+    return learn(
+        constant, [start], bounds, most, ROUGH_FTOL, report,
+        result=lambda constant, best, *_: joined(landscape, constant, best.theta),
+    )  # fmt: skip
+
+
 def learn(
     landscape: Landscape,
     starts: list[np.ndarray],
@@ -130,10 +149,10 @@ def learn(
     ftol: float,
     report: Callable | None = None,
     gtol: float = GRADIENT_TOL,
-    result: Callable[..., Fitted] | None = None,
+    result: Callable[..., Any] | None = None,
     rounds: int = 1,
     last: bool = False,
-) -> Fitted:
+) -> Any:
     """The best optimum of a landscape over several starts, and up to two further ones where that is suspicious. Every
     evaluation is passed to `report`, or else to the callback of `watched`; `result` makes the end a Fitted.
 
@@ -149,9 +168,10 @@ def learn(
         while (more := _further(landscape, end, bounds)) is not None and more not in tried:
             tried.add(more)
             end = climb.best_of([start_by(more, landscape, starts[0], bounds)], end)
+        end, note = _with_function(landscape, climb, end)
         end = end._replace(point=evaluated_at(landscape, end.point))
     landscape.release()
-    ending = ending_of(landscape, bounds, end, climb.slope(end.point), climb.trace, gtol)
+    ending = replace(ending_of(landscape, bounds, end, climb.slope(end.point), climb.trace, gtol), note=note)
     if result is not None:
         return result(landscape, end.point, tuple(climb.trace), ending)
     fitted = fitted_at(landscape, end.point, tuple(climb.trace), ending)
@@ -174,6 +194,22 @@ def _renewed(landscape: Landscape, fitted: Fitted, start: Float[np.ndarray, " th
     if model.process == fitted.model.process:
         return None
     return replace(landscape, model=model, task=landscape.task._replace(model=model), known_parts=None)
+
+
+def _with_function(landscape: Landscape, climb: Climb, end: End) -> tuple[End, str]:
+    """The better end of two where a parameter that varies may explain all that a function could, and a note if it is
+    still so: the second search begins with f as it is learned under a constant parameter.
+    """
+    likelihood = landscape.model.likelihood
+    if not isinstance(likelihood, Varying) or not end.point.usable or not may_lack_function(landscape, end.point.theta):
+        return end, ""
+    start = _from_constant(landscape, climb.most, climb.report)
+    if not lacks_function(landscape, end.point.theta, start):
+        return end, ""
+    of_parameter = Climb(landscape, held(landscape, start), climb.most, ROUGH_FTOL, climb.report).best_of([start])
+    end = climb.best_of([of_parameter.point.theta], end)
+    lost = lacks_function(landscape, end.point.theta, start)
+    return end, ALL_SCALE.format(parameter=likelihood.parameter) if lost else ""
 
 
 def _further(landscape: Landscape, end: End, bounds: np.ndarray) -> StartRule | None:

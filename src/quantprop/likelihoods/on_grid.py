@@ -16,45 +16,56 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float
 
 from quantprop.core.gaussian import LOG_2PI, Normal
+from quantprop.core.records import field
 from quantprop.core.sites import Datum, Scalar
 from quantprop.likelihoods.base import Landmarks, Likelihood
 from quantprop.likelihoods.tilted import Tilted
 from quantprop.numerics.quadrature import NODES, TO_SERIES, WEIGHTS, Density, frozen, panels
 from quantprop.numerics.special import norm_logpdf
 
-HERMITE, OF_HERMITE = np.polynomial.hermite_e.hermegauss(6)
+HERMITE, OF_HERMITE = np.polynomial.hermite_e.hermegauss(4)
 OF_HERMITE = OF_HERMITE / OF_HERMITE.sum()
 FARTHEST = 12.0  # g is looked for up to this many standard deviations from the mean of its cavity, and farther
 STEEPEST = 100.0  # where log p changes by this much per unit of g
-SCAN, ZOOMS = 25, 3  # values of g at a time, and how often they are refined
+SCAN, ZOOMS = 17, 3  # values of g at a time, and how often they are refined
 DEPTH = 34.0  # g ends where its approximate density is exp(−DEPTH) of its maximum
 INSIDE = 0.2  # how far inside of these ends, relative to their distance, the scale of the likelihood matters
-VALUES_OF_G = 8  # at which the density of f is looked at
-MAX_LAST = 1e-4  # largest share of the last coefficients of the panels' polynomials; the error is about its square
+VALUES_OF_G = 6  # at which the density of f is looked at
+UNDERFLOW = -700.0  # log density relative to the largest, below which it is nothing
 MAX_END = 1e-9  # largest density at an end, relative to the maximum
 
 
 class Fineness(NamedTuple):
-    """Which of the ends of panels in f are kept, every second one for example, and the number of panels in g."""
+    """Which of the ends of panels in f are kept, every second one for example, and the number of panels in g; and the
+    errors up to which a grid counts as resolved.
+    """
 
     every: int
     in_g: int
+    max_last: float  # of the share of the last coefficients of the panels' polynomials; the error is about its square
+    max_score: float  # of E z and E z² − 1, where z = Φ⁻¹(F), for projections that use the distribution
 
 
-COARSE, FINE = Fineness(2, 4), Fineness(1, 16)
+COARSE, COARSE_FOR_SCORES = Fineness(2, 4, 1e-4, 1e-8), Fineness(2, 6, 1e-5, 1e-9)  # enough for most cavities of a fit
+FINE = Fineness(1, 16, 1e-3, 1e-6)  # its errors are mostly far smaller; beyond these bounds there is no finer one
 
 
 class OnGrid(NamedTuple):
-    """Likelihoods of f and of g, the other integrated out, with their cavities; and whether they are accurate."""
+    """Likelihoods of f and of g, the other integrated out, with their cavities; and whether the grid resolves them."""
 
     each: tuple[tuple[Likelihood, Normal], ...]
-    trusted: Bool[Array, ""]
+    resolved: Bool[Array, ""]
+
+    def if_resolved(self, value: Any) -> Any:
+        """A value found from these, NaN where they are not resolved."""
+        return jax.tree.map(lambda part: jnp.where(self.resolved, part, jnp.nan), value)
 
 
 class OnNodes(Likelihood):
     """The likelihood of one latent value, of which the tilted density at nodes is known, and nothing else."""
 
     known: Tilted
+    max_score: float = field(static=True)
 
     name = "of one latent value"
     support = "as its base"
@@ -74,7 +85,8 @@ def on_grid(likelihood: Any, datum: Datum, cavity: Normal, fineness: Fineness) -
         e, weight = node
         of = likelihood.at(g.mean + e)
         values = jax.vmap(lambda d: of.log_prob(datum, f.mean + d))(d) + log_prior - 0.5 * e * e / g.variance
-        mass = jnp.where(values > -jnp.inf, jnp.exp(values), 0.0) * of_f.ravel() * weight
+        there = values > UNDERFLOW  # elsewhere derivatives may be infinite
+        mass = jnp.where(there, jnp.exp(jnp.where(there, values, 0.0)), 0.0) * of_f.ravel() * weight
         mass = jax.lax.optimization_barrier(mass)  # once, not once per sum
         return by_f + mass, jnp.sum(mass)
 
@@ -85,9 +97,10 @@ def on_grid(likelihood: Any, datum: Datum, cavity: Normal, fineness: Fineness) -
     proper = jnp.all(jnp.isfinite(cavity.mean) & (cavity.variance > 0))
     densities = [Density(at, (mass / total).reshape(at.shape), log_normalizer)
                  for at, mass in ((nodes_f, by_f), (nodes_g, by_g))]  # fmt: skip
-    good = _resolved(densities[0], of_f) & _resolved(densities[1], of_g)
-    each = tuple((OnNodes(_tilted(density, own.mean)), own) for density, own in zip(densities, (f, g), strict=True))
-    return OnGrid(each, good | ~proper)
+    last = jnp.maximum(_last(densities[0], of_f), _last(densities[1], of_g))
+    each = tuple((OnNodes(_tilted(density, own.mean), fineness.max_score), own)
+                 for density, own in zip(densities, (f, g), strict=True))  # fmt: skip
+    return OnGrid(each, (last <= fineness.max_last) | ~proper)
 
 
 def _tilted(density: Density, mean: Scalar) -> Tilted:
@@ -95,11 +108,12 @@ def _tilted(density: Density, mean: Scalar) -> Tilted:
     return Tilted(density, density.nodes, mean + density.nodes, jnp.zeros_like(density.nodes))
 
 
-def _resolved(density: Density, weights: Float[Array, "panels 16"]) -> Bool[Array, ""]:
-    """True if polynomials on the panels follow the density, and nothing lies beyond the last."""
+def _last(density: Density, weights: Float[Array, "panels 16"]) -> Scalar:
+    """The share of the last coefficients of the panels' polynomials, infinite if the density goes on beyond them."""
     last = jnp.sum(jnp.abs((density.mass / WEIGHTS) @ TO_SERIES[-2:].T))
     height = jnp.where(weights > 0, density.mass / jnp.where(weights > 0, weights, 1.0), 0.0)
-    return (last <= MAX_LAST) & (jnp.maximum(height[0, 0], height[-1, -1]) <= MAX_END * jnp.max(height))
+    ends = jnp.maximum(height[0, 0], height[-1, -1])
+    return jnp.where(ends <= MAX_END * jnp.max(height), last, jnp.inf)
 
 
 def _gauss(ends: Float[Array, " points"]) -> tuple[Float[Array, "panels 16"], Float[Array, "panels 16"]]:

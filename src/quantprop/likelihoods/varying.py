@@ -21,7 +21,7 @@ from quantprop.core.sites import Moments, Scalar
 from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Places, landmarks
 from quantprop.likelihoods.classes import ClassLikelihood
 from quantprop.likelihoods.derived import ByOutput, WithFewNodes
-from quantprop.likelihoods.on_grid import COARSE, FINE, on_grid
+from quantprop.likelihoods.on_grid import COARSE, COARSE_FOR_SCORES, FINE, on_grid
 from quantprop.likelihoods.tilted import on_few_nodes, quadrature_moments, tilt
 from quantprop.numerics.trusted import unless_trusted
 from quantprop.runtime.names import check_name
@@ -108,15 +108,16 @@ class Varying(Likelihood):
 
     def functions(self, datum: Datum, cavity: Normal) -> tuple[tuple[Likelihood, Normal], ...]:
         if not self.base.closed:
-            return on_grid(self, datum, cavity, FINE).each
+            found = on_grid(self, datum, cavity, FINE)
+            return found.if_resolved(found.each)
         of_g, g = in_turn(self, cavity)
         tilted = tilt(of_g, datum, g)
         return _of_function(of_g, tilted.f.ravel(), tilted.density.mass.ravel()), (of_g, g)
 
     def few_node_functions(self, datum: Datum, cavity: Normal) -> tuple[tuple[Likelihood, Normal], ...]:
         if not self.base.closed:
-            found = on_grid(self, datum, cavity, COARSE)
-            return jax.tree.map(lambda part: jnp.where(found.trusted, part, jnp.nan), found.each)
+            found = on_grid(self, datum, cavity, COARSE_FOR_SCORES)
+            return found.if_resolved(found.each)
         of_g, g = in_turn(self, cavity)
         nodes = on_few_nodes(of_g, datum, g).nodes
         return _of_function(of_g, g.mean + nodes.offset, nodes.mass), (WithFewNodes(of_g), g)
@@ -245,7 +246,7 @@ def few_node_pair(likelihood: Varying, datum: Datum, cavity: Normal) -> tuple[Mo
     """Moments of f and g by the small rule, and whether they are accurate."""
     if not likelihood.base.closed:
         found = on_grid(likelihood, datum, cavity, COARSE)
-        return both(*(part.moments(datum, its) for part, its in found.each)), found.trusted
+        return both(*(part.moments(datum, its) for part, its in found.each)), found.resolved
     of_g, g = in_turn(likelihood, cavity)
     few = on_few_nodes(of_g, datum, g)
     f = of_g.mixed(of_g.given_each(datum, g.mean + few.nodes.offset), few.nodes.mass / few.total)
@@ -255,7 +256,8 @@ def few_node_pair(likelihood: Varying, datum: Datum, cavity: Normal) -> tuple[Mo
 def panel_pair(likelihood: Varying, datum: Datum, cavity: Normal) -> Moments:
     """The same by panels."""
     if not likelihood.base.closed:
-        return both(*(part.moments(datum, its) for part, its in on_grid(likelihood, datum, cavity, FINE).each))
+        found = on_grid(likelihood, datum, cavity, FINE)
+        return found.if_resolved(both(*(part.moments(datum, its) for part, its in found.each)))
     of_g, g = in_turn(likelihood, cavity)
     tilted = tilt(of_g, datum, g)
     f = of_g.mixed(of_g.given_each(datum, tilted.f.ravel()), tilted.density.mass.ravel())

@@ -21,6 +21,7 @@ from quantprop.likelihoods.additive import Gaussian
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.binary import Heaviside, Probit, Sign
 from quantprop.likelihoods.derived import ByOutput, WithFewNodes
+from quantprop.likelihoods.on_grid import OnNodes
 from quantprop.likelihoods.tilted import Tilted, on_few_nodes, quadrature_moments, tilt
 from quantprop.likelihoods.varying import OfFunction
 from quantprop.likelihoods.warped import Warped
@@ -112,8 +113,16 @@ smooth_w2, trusted_w2 = unless_trusted(few_node_w2, panel_w2), if_trusted(few_no
 
 def quadrature_gap(tilted: Tilted, moments: Moments, cavity: Normal) -> Scalar:
     """1 − σ*²/σ² of a tilted density from its nodes."""
+    return _gap(tilted, _scores(tilted), moments, cavity)
+
+
+def _scores(tilted: Tilted) -> Array:
+    """z = Φ⁻¹(F) at the nodes, once, not once per sum."""
+    return jax.lax.optimization_barrier(normal_score(*tilted.density.tails()))
+
+
+def _gap(tilted: Tilted, z: Array, moments: Moments, cavity: Normal) -> Scalar:
     density, deviation = tilted.density, tilted.offset - moments.shift
-    z = jax.lax.optimization_barrier(normal_score(*density.tails()))  # Φ⁻¹ once, not once per sum
     sigma = density.expect(deviation * z)
     return density.expect((deviation - sigma * z) ** 2) / (moments.ratio * cavity.variance)
 
@@ -132,6 +141,18 @@ def _(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
 @nearest_w2.register
 def _(likelihood: ByOutput, datum: Datum, cavity: Normal) -> Moments:
     return likelihood.each(nearest_w2, datum, cavity)
+
+
+@nearest_w2.register
+def _(likelihood: OnNodes, datum: Datum, cavity: Normal) -> Moments:
+    """NaN if z is not standard normal, where the density is rough between its nodes."""
+    tilted = likelihood.known
+    density, z = tilted.density, _scores(tilted)
+    moments = quadrature_moments(likelihood, tilted, cavity)
+    error = jnp.maximum(jnp.abs(density.expect(z)), jnp.abs(density.expect(z * z) - 1.0))
+    good = (error <= likelihood.max_score) | ~(cavity.variance > 0)
+    found = narrowed(moments, _gap(tilted, z, moments, cavity))
+    return jax.tree.map(lambda part: jnp.where(good, part, jnp.nan), found)
 
 
 @nearest_w2.register
