@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
+from quantprop.cli.fit import terms_of_parameter
 from quantprop.cli.options import (
     METHODS,
     SINGLE,
@@ -18,6 +19,7 @@ from quantprop.cli.options import (
     Kernels,
     Likelihoods,
     TableOptions,
+    Varying,
     announce,
     announce_time,
     decimals,
@@ -48,6 +50,7 @@ def compare(
     ] = None,
     likelihood: Likelihoods = None,
     kernel: Kernels = None,
+    varying: Varying = None,
     out: Annotated[
         Path | None, place("The page to write, replaced if it exists.  [the first free of report.html, ...]")
     ] = None,
@@ -55,9 +58,10 @@ def compare(
     debug: Debug = False,
 ) -> None:
     """Compare methods with each other and with simpler models by cross-validation; or several kernels or likelihoods,
-    by the first method, by leave-one-out log density. Writes a page about them. With --origins, compare forecasts of a
-    series from rolling origins with a seasonal naive forecast and exponential smoothing. With --event and --at, compare
-    models of a hazard with a Cox model by Brier scores and concordance.
+    or a varying parameter with a constant one, by the first method, by leave-one-out log density. Writes a page about
+    them. With --origins, compare forecasts of a series from rolling origins with a seasonal naive forecast and
+    exponential smoothing. With --event and --at, compare models of a hazard with a Cox model by Brier scores and
+    concordance.
     """
     chosen, kernels = _methods(methods), list(dict.fromkeys(kernel or [SINGLE]))
     likelihoods = list(dict.fromkeys(likelihood or [])) or [None]
@@ -65,7 +69,10 @@ def compare(
         if value is not None and (out is not None or len(likelihoods) > 1):
             raise typer.BadParameter("takes one --likelihood, and prints scores without a page: omit --out",
                                      param_hint=option)  # fmt: skip
-    if folds is not None and at is None and (origins is not None or len(kernels) * len(likelihoods) > 1):
+    if varying is not None and (origins is not None or at is not None):
+        raise typer.BadParameter("is not supported with --origins or --at", param_hint="--varying")
+    models = len(kernels) * len(likelihoods) * (1 if varying is None else 2)
+    if folds is not None and at is None and (origins is not None or models > 1):
         why = "several are compared by leave-one-out densities of one fit each, and --origins has windows"
         raise typer.BadParameter(f"is for one kernel and one likelihood: {why}", param_hint="--folds")
     with plainly(debug), prepared():
@@ -76,8 +83,8 @@ def compare(
         others = (Path(f"report-{i}.html") for i in itertools.count(2))
         free = (place for place in itertools.chain([Path("report.html")], others) if not place.exists())
         page = next(free) if out is None else out  # a page is replaced only on request
-        if len(kernels) * len(likelihoods) > 1:
-            _compare_models(table, likelihoods, kernels, chosen[0], page, json)
+        if models > 1:
+            _compare_models(table, likelihoods, kernels, terms_of_parameter(varying), chosen[0], page, json)
         else:
             _compare_methods(table, likelihoods[0], kernels[0], chosen, folds or FOLDS, page, json)
 
@@ -103,12 +110,13 @@ def _compare_methods(
 
 
 def _compare_models(
-    table: TableOptions, likelihoods: Sequence[str | None], kernels: list[str], method: str, page: Path, json: bool
-) -> None:
+    table: TableOptions, likelihoods: Sequence[str | None], kernels: list[str], varying: dict[str, str], method: str,
+    page: Path, json: bool,
+) -> None:  # fmt: skip
     from quantprop import comparison, report
 
     rows, roles = table.read()
-    problem_of = table.problems(rows, roles, kernels)
+    problem_of = table.problems(rows, roles, kernels, varying)
     first = problem_of(likelihoods[0], kernels[0])
     announce(first, likelihoods[0])
     announce_time(len(first.raw))
@@ -118,7 +126,8 @@ def _compare_models(
     record = {"conclusion": report.concluded(found), "models": report.choice_records(found), "warnings": found.warnings}
     title = f"{table.target}: {len(made)} models compared"
     about = f"{table.target}: {first.target.why}. {len(first.raw)} rows, learned by {report.called(method)}."
-    study = report.ChoiceStudy("Comparison", about, found, _models_code(table, roles, likelihoods, kernels, method))
+    code = _models_code(table, roles, likelihoods, kernels, varying, method)
+    study = report.ChoiceStudy("Comparison", about, found, code)
     _publish(table, record, report.choice_lines(found), page, title, study, json)
 
 
@@ -178,14 +187,16 @@ def _methods(text: str) -> tuple[str, ...]:
 
 
 def _models_code(
-    table: TableOptions, roles: Roles, likelihoods: Sequence[str | None], kernels: list[str], method: str
-) -> str:
+    table: TableOptions, roles: Roles, likelihoods: Sequence[str | None], kernels: list[str], varying: dict[str, str],
+    method: str,
+) -> str:  # fmt: skip
+    more = f", varying={varying!r}" if varying else ""
     return "\n".join([
         "from quantprop import comparison, tables",
         "",
         f"roles = tables.{roles!r}",
         f"table = {_table_code(table, roles, kernels)}",
-        f"made = comparison.candidates(lambda *which: tables.problem(table, {table.target!r}, *which, roles),",
+        f"made = comparison.candidates(lambda *which: tables.problem(table, {table.target!r}, *which, roles{more}),",
         f"                             {likelihoods!r}, {kernels!r})",
         f"found = comparison.choose(made, {method!r})",
         "for model in found.standings:",

@@ -22,6 +22,7 @@ from quantprop.cli.options import (
     Method,
     Objective,
     TableOptions,
+    Varying,
     announce_time,
     place,
     takes_table,
@@ -65,10 +66,7 @@ def fit(
             help="Shape of f in a column: increasing, decreasing, convex or concave; may be repeated.",
         ),
     ] = None,
-    varying: Annotated[
-        str | None,
-        Option(metavar="NAME=TERMS", help="A parameter of the likelihood as a function: 'scale = se(x)'."),
-    ] = None,
+    varying: Varying = None,
     restarts: Annotated[int, Option(min=0, help="Number of further, random starts of learning.")] = 0,
     coordinator: Annotated[str | None, Option(help="host:port of process 0, in a job of several processes.")] = None,
     processes: Annotated[int | None, Option(min=1, help="Number of processes in the job.")] = None,
@@ -93,7 +91,7 @@ def fit(
                                   "--varying": varying is not None,
                                   "a job of several processes": is_job})  # fmt: skip
         is_first = _joined(coordinator, processes, process) if is_job else True
-        problem = table.problem(likelihood, kernel, seasons, _varying(varying))
+        problem = table.problem(likelihood, kernel, seasons, terms_of_parameter(varying))
         has_seasons = seasons is not None and problem.kernel != SINGLE
         inducing = inducing if has_seasons else _points(problem, inducing, neighbours)
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": table.seed}
@@ -174,7 +172,7 @@ def _shapes(given: list[str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _varying(given: str | None) -> dict[str, str]:
+def terms_of_parameter(given: str | None) -> dict[str, str]:
     """The terms of a parameter, from name=terms."""
     name, _, terms = (given or "").partition("=")
     if given is not None and not terms.strip():

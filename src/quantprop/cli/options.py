@@ -94,6 +94,9 @@ Likelihoods = Annotated[list[str] | None, choice(LIKELIHOODS, f"As for fit; may 
 Kernel = Annotated[str | None, choice(KERNELS, f"{OF_KERNEL}  [auto]", terms=True)]
 Kernels = Annotated[list[str] | None, choice(KERNELS, f"{OF_KERNEL} May be repeated.  [isotropic]", terms=True)]
 Method = Annotated[str, choice(METHODS, f"One of {', '.join(METHODS)}.")]
+Varying = Annotated[
+    str | None, Option(metavar="NAME=TERMS", help="A parameter of the likelihood as a function: 'scale = se(x)'.")
+]
 Objective = Annotated[str, choice(OBJECTIVES, "What learning maximises: evidence or loo.")]
 
 

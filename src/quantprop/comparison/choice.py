@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,8 @@ def summed(rows: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"] | Non
 
 def candidates(problem_of: Callable[[str | None, str], Problem], likelihoods: Sequence[str | None],
                kernels: Sequence[str]) -> list[Candidate]:  # fmt: skip
-    """Make all pairs of likelihoods and kernels, each named by what differs.
+    """Make all pairs of likelihoods and kernels, each named by what differs; with a parameter that varies, each with
+    it and with a constant.
 
     Args:
         problem_of: Function of likelihood and kernel that makes a problem.
@@ -99,6 +100,10 @@ def candidates(problem_of: Callable[[str | None, str], Problem], likelihoods: Se
     for likelihood, kernel in itertools.product(likelihoods, kernels):
         problem = problem_of(likelihood, kernel)
         parts = [kernel] * (len(kernels) > 1) + [problem.target.likelihood] * (len(likelihoods) > 1)
+        for name, terms in problem.varying.items():
+            constant = replace(problem, varying={})
+            found.append(Candidate(", ".join([*parts, f"constant {name}"]), constant))
+            parts = [*parts, f"{name} = {terms}"]
         found.append(Candidate(", ".join(parts) or kernel, problem))
     return found
 

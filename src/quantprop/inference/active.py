@@ -18,7 +18,7 @@ from quantprop.inference.predictive import NO_VARIANCE, Predictive
 from quantprop.inference.results import Fitted
 from quantprop.inference.shaped import ShapedSolution
 from quantprop.inference.solution import Solution
-from quantprop.inference.task import task_of
+from quantprop.inference.task import more_columns, task_of
 from quantprop.kernels import Derivatives
 from quantprop.likelihoods.base import encode, observed
 from quantprop.runtime.arguments import checked, choice, whole
@@ -89,6 +89,9 @@ def _solution_of(model: Any) -> Solution:
         raise TypeError("model must be a Solution, a Fitted or an estimator with one latent function at learned "
                         f"hyperparameters; got {type(model).__name__} with {type(found).__name__}: use two classes "
                         "or one output, and hyperparameters='point'")  # fmt: skip
+    if found.model.likelihood.latents > 1:
+        raise ValueError("ask is not supported for a likelihood with a varying parameter: choose rows by the variances "
+                         "of predict_y, or fit one with a constant parameter")  # fmt: skip
     return found
 
 
@@ -167,7 +170,7 @@ def tell(model: M, X: Any, y: Any, *, weights: Any = None, exposure: Any = None,
     y, *scales = (np.concatenate([old[:n], new]) for old, new in zip(task.data, more, strict=True))
     given = dict(zip(("exposure", "trials"), scales, strict=True))
     total = np.concatenate([task.weight.total[:n], row_weights(weights, len(x))])
-    sites = Natural(*(np.concatenate([part, np.zeros(len(x))]) for part in (model.sites.nu, model.sites.tau)))
+    sites = Natural(*(more_columns(part, len(x)) for part in (model.sites.nu, model.sites.tau)))
     return infer(
         model.model, np.concatenate([model.X, x]), y, model.method, sites=sites,
         weights=None if (total == 1.0).all() else total, **{name: given[name] for name in likelihood.scaled_by},

@@ -20,7 +20,7 @@ from quantprop.core.records import field
 from quantprop.core.sites import Datum, Scalar
 from quantprop.likelihoods.base import Landmarks, Likelihood
 from quantprop.likelihoods.tilted import Tilted
-from quantprop.numerics.quadrature import NODES, TO_SERIES, WEIGHTS, Density, frozen, panels
+from quantprop.numerics.quadrature import MAX_ZOOMS, NODES, TO_SERIES, WEIGHTS, Density, frozen, panels
 from quantprop.numerics.special import norm_logpdf
 
 HERMITE, OF_HERMITE = np.polynomial.hermite_e.hermegauss(4)
@@ -28,7 +28,6 @@ OF_HERMITE = OF_HERMITE / OF_HERMITE.sum()
 FARTHEST = 12.0  # g is looked for up to this many standard deviations from the mean of its cavity, and farther
 STEEPEST = 100.0  # where log p changes by this much per unit of g
 SCAN, ZOOMS = 17, 3  # values of g at a time, and how often they are refined
-DEPTH = 34.0  # g ends where its approximate density is exp(−DEPTH) of its maximum
 INSIDE = 0.2  # how far inside of these ends, relative to their distance, the scale of the likelihood matters
 VALUES_OF_G = 6  # at which the density of f is looked at
 UNDERFLOW = -700.0  # log density relative to the largest, below which it is nothing
@@ -36,18 +35,24 @@ MAX_END = 1e-9  # largest density at an end, relative to the maximum
 
 
 class Fineness(NamedTuple):
-    """Which of the ends of panels in f are kept, every second one for example, and the number of panels in g; and the
+    """How often the window of f is refined, which of the ends of panels in f are kept, every second one for example,
+    and the number of panels in g, which end where the approximate density of g is exp(−depth) of its maximum; and the
     errors up to which a grid counts as resolved.
     """
 
+    zooms: int
     every: int
     in_g: int
+    depth: float
     max_last: float  # of the share of the last coefficients of the panels' polynomials; the error is about its square
     max_score: float  # of E z and E z² − 1, where z = Φ⁻¹(F), for projections that use the distribution
 
 
-COARSE, COARSE_FOR_SCORES = Fineness(2, 4, 1e-4, 1e-8), Fineness(2, 6, 1e-5, 1e-9)  # enough for most cavities of a fit
-FINE = Fineness(1, 16, 1e-3, 1e-6)  # its errors are mostly far smaller; beyond these bounds there is no finer one
+COARSE = Fineness(3, 2, 3, 24.0, 5e-4, 1e-8)  # enough for moments under most cavities of a fit
+COARSE_FOR_SCORES = Fineness(3, 2, 6, 34.0, 1e-5, 1e-9)
+FINE = Fineness(
+    MAX_ZOOMS, 1, 16, 34.0, 1e-3, 1e-6
+)  # its errors are mostly far smaller; beyond these bounds there is no finer one
 
 
 class OnGrid(NamedTuple):
@@ -130,7 +135,8 @@ def _mesh(fineness: Fineness, likelihood: Any, datum: Datum, f: Normal, g: Norma
         return jnp.where(jnp.isnan(value), -jnp.inf, value)  # of a parameter that is out of all bounds
 
     sd = jnp.sqrt(g.variance)
-    first, last = _window(of_g, FARTHEST * jnp.where(sd < 1.0, jnp.minimum(1.0, sd + STEEPEST * g.variance), sd))
+    reach = FARTHEST * jnp.where(sd < 1.0, jnp.minimum(1.0, sd + STEEPEST * g.variance), sd)
+    first, last, top = _window(of_g, reach, fineness.depth)
     some = jnp.linspace(first, last, VALUES_OF_G)
 
     def of_f(d: Scalar) -> Scalar:
@@ -142,10 +148,10 @@ def _mesh(fineness: Fineness, likelihood: Any, datum: Datum, f: Normal, g: Norma
     narrow = at.location[jnp.argmin(at.scale[:, 0])] - f.mean
     own = Landmarks(jnp.append(narrow, 0.0), jnp.append(jnp.min(at.scale, axis=0), jnp.sqrt(f.variance)))
     lower, upper = jnp.min(own.location - 40.0 * own.scale), jnp.max(own.location + 40.0 * own.scale)
-    ends = panels(of_f, lower, upper, Landmarks(narrow, own.scale[:-1]))
+    ends = panels(of_f, lower, upper, Landmarks(narrow, own.scale[:-1]), fineness.zooms)
     every = fineness.every if likelihood.base.smooth else 1  # a kink is at an end
     kept = jnp.append(ends[:-1:every], ends[-1])
-    return kept, jnp.linspace(first, last, fineness.in_g + 1), jnp.max(jax.vmap(of_g)(some))
+    return kept, jnp.linspace(first, last, fineness.in_g + 1), top
 
 
 def _roughly(likelihood: Likelihood, datum: Datum, f: Normal) -> Scalar:
@@ -161,14 +167,14 @@ def _roughly(likelihood: Likelihood, datum: Datum, f: Normal) -> Scalar:
     return logsumexp(value, b=jnp.tile(OF_HERMITE, 3))
 
 
-def _window(log_density: Callable, reach: Scalar) -> tuple[Scalar, Scalar]:
-    """Where a density about 0 is more than exp(−DEPTH) of its maximum."""
+def _window(log_density: Callable, reach: Scalar, depth: float) -> tuple[Scalar, Scalar, Scalar]:
+    """Where a density about 0 is more than exp(−depth) of its maximum, and the logarithm of that."""
 
-    def zoom(_: Any, ends: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
-        points = jnp.linspace(*ends, SCAN)
+    def zoom(_: Any, found: tuple[Scalar, Scalar, Scalar]) -> tuple[Scalar, Scalar, Scalar]:
+        points = jnp.linspace(*found[:2], SCAN)
         values = jax.vmap(log_density)(points)
-        kept = values > jnp.max(values) - DEPTH
+        kept = values > jnp.max(values) - depth
         first, last = jnp.argmax(kept), SCAN - 1 - jnp.argmax(kept[::-1])
-        return points[jnp.maximum(first - 1, 0)], points[jnp.minimum(last + 1, SCAN - 1)]
+        return points[jnp.maximum(first - 1, 0)], points[jnp.minimum(last + 1, SCAN - 1)], jnp.max(values)
 
-    return jax.lax.fori_loop(0, ZOOMS, zoom, (-reach, reach))
+    return jax.lax.fori_loop(0, ZOOMS, zoom, (-reach, reach, jnp.zeros_like(reach)))

@@ -79,7 +79,9 @@ def graded(lower, upper, at: Landmarks) -> Float[Array, " points"]:
     return jnp.clip(jnp.append(inner.ravel(), at.location), lower, upper)
 
 
-def panels(log_density: Callable, lower, upper, at: Landmarks) -> Float[Array, " points"]:
+def panels(
+    log_density: Callable, lower, upper, at: Landmarks, zooms: int = MAX_ZOOMS
+) -> Float[Array, " points"]:  # fmt: skip
     """Sorted panel ends over the part of [lower, upper] that matters, found by zooming in on it.
 
     What matters is density, and density times the cube of the distance from the nearest landmark (at least that
@@ -109,7 +111,7 @@ def panels(log_density: Callable, lower, upper, at: Landmarks) -> Float[Array, "
         points, values, reaches = sample(*ends)
         return tuple(brackets(points, values, reaches)[0])
 
-    points, values, reaches = sample(*jax.lax.fori_loop(0, MAX_ZOOMS, zoom, (lower, upper)))
+    points, values, reaches = sample(*jax.lax.fori_loop(0, zooms, zoom, (lower, upper)))
     least, least_reaching = jnp.max(values) - DEPTH, jnp.max(values + reaches) - DEPTH
 
     def halve(_, ends):
