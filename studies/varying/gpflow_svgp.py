@@ -1,8 +1,8 @@
 """GPflow's heteroscedastic SVGP on held-out rows of mcycle and engel; needs gpflow and tensorflow alone.
 
-    python studies/varying/gpflow_svgp.py data.npz rows.jsonl      # data.npz by: python -m studies.varying.held_out data
+    python studies/varying/gpflow_svgp.py data.npz rows.jsonl      # the data of python -m studies.varying.held_out data
 
-As in GPflow's page on heteroscedastic regression: two latent functions with squared exponential kernels, the second the
+As in GPflow's page on it: two latent functions with squared exponential kernels, the second the
 logarithm of the scale. Inputs at all quantiles of x as inducing points, all learned by L-BFGS from standardised rows.
 """
 

@@ -182,8 +182,8 @@ def contrasts(
     check_name("against", against, named)
     likelihood = posterior.model.plain_likelihood
     if likelihood.latents > 1:
-        raise ValueError("contrasts is not supported for a likelihood with a varying parameter: use levels, which are "
-                         "those of f, or predictions at each level")  # fmt: skip
+        raise ValueError("contrasts is not supported for a likelihood with a varying parameter: use levels, the "
+                         "effects on f, or predictions at each level")  # fmt: skip
     exact = isinstance(posterior, Solution) and isinstance(likelihood, Gaussian) and not units.log
     if exact:
         f = averages(posterior, group, x, weights)

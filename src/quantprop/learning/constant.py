@@ -58,7 +58,7 @@ def lacks_function(landscape: Landscape, theta: Theta, start: Theta) -> bool:
 
 
 def _signal(landscape: Landscape, theta: Theta) -> float:
-    """How far f varies between rows a priori."""
+    """Prior variance of f between rows."""
     k = covariance_of(varying(at(landscape.parts, theta).kernel.function), landscape.task.x)
     return float(np.mean(np.diagonal(k)) - np.mean(k))
 

@@ -35,15 +35,12 @@ MAX_END = 1e-9  # largest density at an end, relative to the maximum
 
 
 class Fineness(NamedTuple):
-    """How often the window of f is refined, which of the ends of panels in f are kept, every second one for example,
-    and the number of panels in g, which end where the approximate density of g is exp(−depth) of its maximum; and the
-    errors up to which a grid counts as resolved.
-    """
+    """Settings of a grid, and the errors up to which it counts as resolved."""
 
-    zooms: int
-    every: int
-    in_g: int
-    depth: float
+    zooms: int  # of the window of f
+    every: int  # which ends of panels in f are kept: every second one, for example
+    in_g: int  # panels in g, which end where
+    depth: float  # the approximate density of g is exp(−depth) of its maximum
     max_last: float  # of the share of the last coefficients of the panels' polynomials; the error is about its square
     max_score: float  # of E z and E z² − 1, where z = Φ⁻¹(F), for projections that use the distribution
 
