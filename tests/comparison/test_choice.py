@@ -89,3 +89,24 @@ def test_a_row_counts_as_often_as_its_weight():
     assert counted.value == pytest.approx(repeated.value, rel=1e-14)
     assert counted.error == pytest.approx(repeated.error, rel=1e-14)
     assert counted.freedom == repeated.freedom == 9
+
+
+def test_a_varying_parameter_beside_a_constant():
+    """Noise that grows tenfold: both densities are those of models fitted alone, and the difference is paired."""
+    rng = np.random.default_rng(4)
+    a = np.linspace(0.0, 3.0, 60)
+    y = np.sin(a) + 0.1 * 10.0 ** (a / 3.0) * rng.standard_normal(60)
+    data, terms = tables.from_columns({"a": a, "y": y}, "generated"), {"scale": "se(a)"}
+    made = comparison.candidates(
+        lambda likelihood, kernel: tables.problem(data, "y", likelihood, kernel, varying=terms), ["gaussian"], ["se(a)"]
+    )
+    assert [one.name for one in made] == ["constant scale", "scale = se(a)"]
+    best, other = comparison.choose(made, "ep").standings
+    assert best.name == "scale = se(a)"
+    alone = [tables.problem(data, "y", "gaussian", "se(a)", varying=one).fit("ep") for one in (terms, {})]
+    for standing, model in zip((best, other), alone, strict=True):
+        scale = model.estimator._y_std * model.units.scale
+        density = model.fits[0].solution.loo - np.log(scale)
+        np.testing.assert_allclose(standing.loo, density, atol=1e-6)
+    assert other.less(best).value == pytest.approx((other.loo - best.loo).sum())
+    assert other.less(best).value + 2.0 * other.less(best).error < 0.0

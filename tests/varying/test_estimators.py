@@ -8,7 +8,19 @@ import pytest
 from scipy.stats import norm
 from varying.families import GAUSSIAN, MODEL, RNG, X, Y, kernel_of
 
-from quantprop import GaussianProcessRegressor, Model, fit, infer, kernels, likelihoods, load, project, stack
+from quantprop import (
+    GaussianProcessRegressor,
+    Model,
+    active,
+    fit,
+    infer,
+    kernels,
+    likelihoods,
+    load,
+    project,
+    stack,
+)
+from quantprop.kernels.categories import NewLevelWarning
 from quantprop.likelihoods import Varying
 
 # --- bad input -------------------------------------------------------------------------------------------------------
@@ -29,6 +41,7 @@ from quantprop.likelihoods import Varying
         (lambda: infer(MODEL, X, Y, "ep").predict_y(X, output=0), "single output"),
         (lambda: infer(MODEL, X, Y, "ep").corrected(), "constant parameter"),
         (lambda: infer(MODEL, X, Y, "ep").information(X), "constant parameter"),
+        (lambda: active.ask(infer(MODEL, X, Y, "ep"), X), "ask is not supported .* varying parameter"),
         (lambda: project(GAUSSIAN, 1.0, (0.0, 1.0)), "project takes one latent value"),
     ],
 )
@@ -116,3 +129,36 @@ def test_a_stack_averages_what_each_model_predicts():
 def test_estimators_do_not_take_it_by_name():
     with pytest.raises(ValueError, match="likelihood"):
         GaussianProcessRegressor(likelihood="varying").fit(X, Y)
+
+
+def test_rows_told_later_are_rows_of_a_fit():
+    some = infer(MODEL, X[:-2], Y[:-2], "ep", tol=1e-10)
+    told, whole = active.tell(some, X[-2:], Y[-2:]), infer(MODEL, X, Y, "ep", tol=1e-10)
+    assert told.log_evidence == pytest.approx(whole.log_evidence, abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def by_groups():
+    """A scale that depends on a group, whose terms are those of f as well."""
+    rng = np.random.default_rng(8)
+    groups = rng.permutation(np.repeat(["a", "b", "c"], 16))
+    y = (groups == "b") + np.select([groups == "a", groups == "b"], [0.2, 0.4], 1.6) * rng.standard_normal(48)
+    frame = pd.DataFrame({"g": groups})
+    return GaussianProcessRegressor("group(g)", varying={"scale": "group(g)"}, method="ep").fit(frame, y)
+
+
+def test_a_level_that_was_not_there(by_groups):
+    """Its parameter is that of a new group: between those known, and less certain."""
+    with pytest.warns(NewLevelWarning, match="unseen in training .*z"):
+        at = by_groups.parameter_at(pd.DataFrame({"g": ["a", "c", "z"]}))
+    assert at.median[0] < at.median[2] < at.median[1]
+    assert at.latent.variance[2] > 2.0 * at.latent.variance[:2].max()
+
+
+def test_levels_are_those_of_f_and_contrasts_of_y_are_refused(by_groups):
+    latent = by_groups.solution_.predict(np.arange(3.0)[:, None])
+    found = by_groups.levels("g").columns
+    np.testing.assert_allclose(found["estimate"], latent.mean, atol=1e-8)
+    np.testing.assert_allclose(found["error"], np.sqrt(latent.variance), atol=1e-8)
+    with pytest.raises(ValueError, match="use levels"):
+        by_groups.contrasts("g")

@@ -60,7 +60,7 @@ def levels(posterior: Posterior, group: Grouping, unit: float = 1.0) -> Listing:
     """
     parts = posterior.components if isinstance(posterior, Mixture) else (posterior,)
     weights = posterior.weights if isinstance(posterior, Mixture) else np.ones(1)
-    each = [_effects(part, group) for part in parts]
+    each = [_effects(part.of_f, group) for part in parts]
     found: dict[str, list] = {name: [] for name in ("term", "level", "estimate", "error", "lower", "upper", "rank")}
     for name in each[0]:
         means = np.stack([effects[name].mean for effects in each])

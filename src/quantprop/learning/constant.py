@@ -12,7 +12,7 @@ from quantprop.core.records import changed
 from quantprop.kernels import PerParameter
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.sizes import size_in
-from quantprop.learning.starts import covariance_of, varying
+from quantprop.learning.starts import SUSPICIOUS, covariance_of
 from quantprop.likelihoods import Varying
 from quantprop.priors.per_function import Pair
 
@@ -48,18 +48,22 @@ def joined(landscape: Landscape, constant: Landscape, theta: Theta) -> Theta:
 
 def may_lack_function(landscape: Landscape, theta: Theta) -> bool:
     """Return whether f at θ hardly varies between rows, in units of y or, if f has none, by itself."""
-    unit = 1.0 if landscape.parts.likelihood.base.noise_name is None else size_in(landscape).spread
-    return _signal(landscape, theta) < NO_FUNCTION * unit**2
+    return _signal(landscape, theta) < NO_FUNCTION * _unit(landscape)
 
 
 def lacks_function(landscape: Landscape, theta: Theta, start: Theta) -> bool:
-    """Return whether f at θ varies much less between rows than at a start from the constant parameter."""
-    return _signal(landscape, theta) < NO_FUNCTION * _signal(landscape, start)
+    """Return whether f varies at a start from the constant parameter, and much less at θ."""
+    there = _signal(landscape, start)
+    return there >= SUSPICIOUS * _unit(landscape) and _signal(landscape, theta) < NO_FUNCTION * there
+
+
+def _unit(landscape: Landscape) -> float:
+    return 1.0 if landscape.parts.likelihood.base.noise_name is None else size_in(landscape).spread ** 2
 
 
 def _signal(landscape: Landscape, theta: Theta) -> float:
-    """Prior variance of f between rows."""
-    k = covariance_of(varying(at(landscape.parts, theta).kernel.function), landscape.task.x)
+    """Prior variance of f between rows; wide terms, such as slopes, count as well."""
+    k = covariance_of(at(landscape.parts, theta).kernel.function, landscape.task.x)
     return float(np.mean(np.diagonal(k)) - np.mean(k))
 
 
