@@ -33,7 +33,7 @@ from quantprop.runtime.names import nearest
 if TYPE_CHECKING:
     from quantprop.tables import Problem, Roles
 
-FOLDS = 10  # by default
+FOLDS = 10  # unless --folds is given
 
 
 @takes_table
