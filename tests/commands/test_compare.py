@@ -70,7 +70,7 @@ def test_compare_writes_a_page_without_names_of_the_code(compared):
     said, text, found = compared
     assert "<script" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
-    assert text.count("<svg") == 4  # differences, reliability, latent f, lengthscales
+    assert text.count("<svg") == 5  # checks, differences, reliability, latent f, lengthscales
     assert "http://" not in text.replace('xmlns="http://www.w3.org', "").replace('xlink="http://www.w3.org', "")
     shown = html.unescape(re.sub(r"<(style|pre|svg)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL))
     assert said["conclusion"] in shown

@@ -33,7 +33,7 @@ from quantprop.runtime.names import nearest
 if TYPE_CHECKING:
     from quantprop.tables import Problem, Roles
 
-FOLDS = 10  # unless --folds is given
+DEFAULT_FOLDS = 10
 
 
 @takes_table
@@ -77,7 +77,7 @@ def compare(
         raise typer.BadParameter(f"is for one kernel and one likelihood: {why}", param_hint="--folds")
     with plainly(debug), prepared():
         if at is not None:
-            return _survive(table, kernel or [], chosen[0], folds or FOLDS, decimals(at, "--at"), json)
+            return _survive(table, kernel or [], chosen[0], folds or DEFAULT_FOLDS, decimals(at, "--at"), json)
         if origins is not None:
             return _backtest(table, likelihoods[0], kernel or [], chosen[0], (origins, horizon), json)
         others = (Path(f"report-{i}.html") for i in itertools.count(2))
@@ -86,7 +86,7 @@ def compare(
         if models > 1:
             _compare_models(table, likelihoods, kernels, terms_of_parameter(varying), chosen[0], page, json)
         else:
-            _compare_methods(table, likelihoods[0], kernels[0], chosen, folds or FOLDS, page, json)
+            _compare_methods(table, likelihoods[0], kernels[0], chosen, folds or DEFAULT_FOLDS, page, json)
 
 
 def _compare_methods(
