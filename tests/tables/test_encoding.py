@@ -8,7 +8,8 @@ from awkward import COLOURS, awkward
 
 from quantprop import tables
 from quantprop.tables import TableError, from_bytes
-from quantprop.tables.encoding import from_json, learned, to_json
+from quantprop.tables.encoding import learned
+from quantprop.tables.stored import from_json, to_json
 from quantprop.tables.targets import target
 
 

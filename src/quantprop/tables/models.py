@@ -25,7 +25,7 @@ from quantprop.likelihoods import Ordinal
 from quantprop.runtime.names import check_name
 from quantprop.storage.files import reading
 from quantprop.storage.records import Unreadable, refusing, require
-from quantprop.tables import encoding as encodings
+from quantprop.tables import stored
 from quantprop.tables.encoding import Encoding
 from quantprop.tables.reading import MISSING, Table, TableError, as_table, from_columns, is_number
 from quantprop.tables.roles import scale
@@ -187,7 +187,7 @@ class TableModel(Described):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the estimator with its encoding to one file; `quantprop.load` reads the estimator alone."""
         note = {
-            "encoding": encodings.to_json(self.encoding), "target": self.target, "lines": list(self.lines),
+            "encoding": stored.to_json(self.encoding), "target": self.target, "lines": list(self.lines),
             "ordered": list(self.ordered), "scales": dict(self.scales), "units": dataclasses.asdict(self.units),
         }  # fmt: skip
         estimator_storage.save(self.estimator, path, note=note)
@@ -229,7 +229,7 @@ def load(path: str | os.PathLike[str]) -> TableModel:
 
 def _from_note(note: Any, model: Estimator) -> TableModel:
     """The model from JSON; older files have no ordered classes, exposures or units."""
-    encoding, lines = encodings.from_json(note["encoding"]), tuple(map(int, note["lines"]))
+    encoding, lines = stored.from_json(note["encoding"]), tuple(map(int, note["lines"]))
     ordered = tuple(map(str, note.get("ordered", ())))
     units = {**dataclasses.asdict(Units()), **note.get("units", {})}
     if not (math.isfinite(units["centre"]) and math.isfinite(units["scale"]) and units["scale"] > 0):
