@@ -20,8 +20,9 @@ from quantprop.core.gaussian import Normal
 from quantprop.core.sites import Datum, Scalar
 from quantprop.inference.predictive import NO_VARIANCE, Predictive
 from quantprop.likelihoods.base import Likelihood, encode
-from quantprop.likelihoods.tilted import latent_nodes
+from quantprop.likelihoods.tilted import latent_nodes, on_few_nodes
 from quantprop.numerics.quadrature import Landmarks, landmarks
+from quantprop.numerics.trusted import unless_trusted
 from quantprop.runtime.batches import rowwise
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
@@ -61,7 +62,7 @@ def expected(new: Predictive, level: float | None = None) -> Revealed:
     used = {name: np.tile(getattr(new, name), k) for name in likelihood.scaled_by}
     each = Normal(np.tile(spread.mean, k), np.tile(spread.variance, k))
     data, each = pad((encode(likelihood, y, (k * n,), **used), each), bucket(k * n))
-    log_z, *found = _revealed(likelihood, data, each, level)
+    log_z, found = _revealed(likelihood, data, each, level)
     log_z, *found = (np.asarray(part)[: k * n].reshape(k, n) for part in (log_z, *found))
     mass = at.weight if likelihood.lattice is None else at.weight * np.exp(log_z)
     return Revealed(*(np.where(known, 0.0, np.sum(mass * part, axis=0) / np.sum(mass, axis=0)) for part in found))
@@ -69,10 +70,15 @@ def expected(new: Predictive, level: float | None = None) -> Revealed:
 
 @program
 def _revealed(likelihood: Likelihood, data: Datum, latent: Normal, level: Scalar | None) -> Any:
-    return rowwise(lambda datum, latent: _of_one(likelihood, datum, latent, level), data, latent)
+    if level is None:
+        of_f = _smooth if likelihood.smooth else _by_panels
+        return rowwise(lambda datum, latent: of_f(likelihood, datum, latent), data, latent)
+    return rowwise(lambda datum, latent: _by_panels(likelihood, datum, latent, level), data, latent)
 
 
-def _of_one(likelihood: Likelihood, datum: Datum, latent: Normal, level: Scalar | None) -> tuple[Scalar, ...]:
+def _by_panels(
+    likelihood: Likelihood, datum: Datum, latent: Normal, level: Scalar | None = None
+) -> tuple[Scalar, Revealed]:
     """log Z, and the information of one y. A level is a landmark, hence the end of a panel."""
     at, sd = likelihood.landmarks(datum), jnp.sqrt(latent.variance)
     if level is not None:
@@ -87,10 +93,22 @@ def _of_one(likelihood: Likelihood, datum: Datum, latent: Normal, level: Scalar 
     u = density.nodes - jnp.sum(tilted * density.nodes)
     found = Revealed(gain, jnp.zeros(()), latent.variance * jnp.sum(tilted * u * u))
     if level is None:
-        return log_z, *found
+        return log_z, found
     both = jnp.array([jnp.sum(tilted * (f > level)), jnp.sum(tilted * (f <= level))])
     before = ndtr(jnp.array([1.0, -1.0]) * (latent.mean - level) / sd)
-    return log_z, *found._replace(of_event=jnp.sum(_divergence(both, before)))
+    return log_z, found._replace(of_event=jnp.sum(_divergence(both, before)))
+
+
+def _by_few_nodes(likelihood: Likelihood, datum: Datum, latent: Normal) -> tuple[tuple[Scalar, Revealed], Any]:
+    """The same without a level by the small rule, and whether it is accurate."""
+    few = on_few_nodes(likelihood, datum, latent)
+    log_p = jax.vmap(lambda d: likelihood.log_prob(datum, latent.mean + d))(few.nodes.offset)
+    gain = jnp.sum(jnp.where(few.nodes.mass > 0, few.nodes.mass * log_p, 0.0)) / few.total
+    log_z, variance = few.moments.log_normalizer, latent.variance * few.moments.ratio
+    return (log_z, Revealed(gain - log_z, jnp.zeros(()), variance)), few.trusted
+
+
+_smooth = unless_trusted(_by_few_nodes, _by_panels)
 
 
 def _divergence(p: Scalar, q: Scalar) -> Scalar:

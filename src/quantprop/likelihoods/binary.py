@@ -108,6 +108,7 @@ class Probit(Binary):
 
     name = "probit"
     log_concave = True
+    smooth = True
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return log_ndtr(datum.y * f)

@@ -20,7 +20,7 @@ from quantprop.core.gaussian import Natural, Normal
 from quantprop.core.records import Record
 from quantprop.core.sites import Marginal, unit
 from quantprop.kernels import Kernel, Pairs
-from quantprop.numerics.triangular import transposed
+from quantprop.numerics.triangular import lower_product, transposed
 from quantprop.priors.base import Conditioned, Cost, Cotangent, Joint, Moves, Predictor, Prior, Process, Response
 from quantprop.priors.cholesky import Factor, LowRankSplit, dominant, factorize, negative_part
 
@@ -188,7 +188,7 @@ class DensePredictor(Predictor):
     negative: Negative | None = None
 
     def at(self, mean: Float[Array, " k"], cross: Float[Array, "n k"], own: Float[Array, "..."]) -> Normal:
-        v, new_mean = self.inverse @ (self.root[:, None] * cross), mean + cross.T @ self.alpha
+        v, new_mean = lower_product(self.inverse, self.root[:, None] * cross), mean + cross.T @ self.alpha
         w = jnp.zeros((0, cross.shape[1]))
         if self.negative is not None:
             root, lower, base = self.negative.root, self.negative.lower, self.negative.base

