@@ -51,9 +51,11 @@ class Kernel(Record):
         raise NotImplementedError
 
     def cross(self, x: Points, z: Others) -> Matrix:
-        """k(x_i, z_j) for all pairs; its derivative works row by row, so that no n × k × d array is formed."""
+        """k(x_i, z_j) for all pairs; its derivative works row by row, so that no n × k × d array is formed. A core has
+        one row at a time in its cache, an accelerator 64.
+        """
         row = jax.checkpoint(lambda a: jax.vmap(lambda b: self(a, b))(z))
-        return jax.lax.map(row, x, batch_size=min(64, len(x)))
+        return jax.lax.map(row, x, batch_size=None if jax.default_backend() == "cpu" else min(64, len(x)))
 
     def pairs(self, x: Points) -> Pairs:
         """All that `gram_of` needs of x and that no hyperparameter changes, in named pieces, so that learning computes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import accumulate, repeat
 from typing import Any
 
 import jax
@@ -89,11 +88,7 @@ class Derivatives(Kernel):
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         (x, u, own), (z, v, other) = self._functional(x), self._functional(z)
-
-        def along_x(s: Any) -> Array:
-            return _derivatives(lambda t: self.kernel(x + s * u, z + t * v), self.order) @ other
-
-        return _derivatives(along_x, self.order) @ own
+        return _combined(lambda s: _combined(lambda t: self.kernel(x + s * u, z + t * v), other), own)
 
     def gram_of(self, pairs: Pairs) -> Matrix:
         return super().gram_of(pairs) + jnp.diag(self.noise(pairs["x"]))
@@ -108,10 +103,25 @@ class Derivatives(Kernel):
         return super().by_column(count - 1)
 
 
-def _derivatives(function: Callable[[Any], Array], order: int) -> Array:
-    """A function and its derivatives up to an order, at 0."""
-    each = accumulate(repeat(jax.jacfwd, order), lambda own, slope: slope(own), initial=function)
-    return jnp.array([own(0.0) for own in each])
+def _combined(function: Callable[[Any], Array], weights: Float[Array, " orders"]) -> Array:
+    """The weighted sum of a function and its derivatives at 0. Terms are added one by one, since compilers do not merge
+    products of short vectors into what surrounds them.
+    """
+    each = _derivatives(function, len(weights) - 1)(jnp.zeros(()))
+    return sum((weight * part for weight, part in zip(weights, each, strict=True)), jnp.zeros(()))
+
+
+def _derivatives(function: Callable[[Any], Array], order: int) -> Callable[[Any], tuple[Array, ...]]:
+    """The function and its derivatives up to an order, as functions of the same number."""
+    if order == 0:
+        return lambda s: (function(s),)
+    lower = _derivatives(function, order - 1)
+
+    def whole(s: Any) -> tuple[Array, ...]:
+        values, slopes = jax.jvp(lower, (s,), (jnp.ones(()),))
+        return *values, slopes[-1]
+
+    return whole
 
 
 def _parts(kernel: Kernel, seen: Seen = None) -> Iterator[tuple[Kernel, Seen]]:
