@@ -40,9 +40,9 @@ def prior_of(process: Any, kernel: Any, mean: Any, x: Any) -> Prior:
 
 
 # Kernels and linear algebra in programs of their own: the latter then serve every kernel and number of features.
-_prior = seldom(prior_of)
-_around = seldom(lambda process, kernel, x, new: (process.cross(kernel, x, new), kernel.diagonal(new)))
-gram_of = seldom(lambda kernel, x: kernel.gram(x))
+_prior = program(prior_of)
+_around = program(lambda process, kernel, x, new: (process.cross(kernel, x, new), kernel.diagonal(new)))
+gram_of = program(lambda kernel, x: kernel.gram(x))
 _predictor = program(
     lambda prior, share, sites, signed: prior.for_shares(share).predictor(sites, signed), static_argnames="signed"
 )

@@ -29,6 +29,15 @@ LENGTHSCALE: Bounds = (1e-5, 1e5)
 POSITION = whole(0)
 
 
+def by_rows(k: Callable, x: Any, z: Any) -> Matrix:
+    """k(x_i, z_j) for all pairs; its derivative works row by row, so that no n × k × d array is formed. A core has one
+    row at a time in its cache, an accelerator 64.
+    """
+    row = jax.checkpoint(lambda a: jax.vmap(lambda b: k(a, b))(z))
+    n = len(jax.tree.leaves(x)[0])
+    return jax.lax.map(row, x, batch_size=None if jax.default_backend() == "cpu" else min(64, n))
+
+
 class Kernel(Record):
     """Base of all kernels: k(x, z) for two points, `+`, `*` and `**`, and `on` to restrict it to some columns of X.
 
@@ -51,11 +60,8 @@ class Kernel(Record):
         raise NotImplementedError
 
     def cross(self, x: Points, z: Others) -> Matrix:
-        """k(x_i, z_j) for all pairs; its derivative works row by row, so that no n × k × d array is formed. A core has
-        one row at a time in its cache, an accelerator 64.
-        """
-        row = jax.checkpoint(lambda a: jax.vmap(lambda b: self(a, b))(z))
-        return jax.lax.map(row, x, batch_size=None if jax.default_backend() == "cpu" else min(64, len(x)))
+        """k(x_i, z_j) for all pairs."""
+        return by_rows(self, x, z)
 
     def pairs(self, x: Points) -> Pairs:
         """All that `gram_of` needs of x and that no hyperparameter changes, in named pieces, so that learning computes

@@ -11,10 +11,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.core.records import field
-from quantprop.kernels.base import POSITION, Columns, Kernel, Matrix, Pairs, Point, Points
+from quantprop.kernels.base import POSITION, Columns, Kernel, Matrix, Others, Pairs, Point, Points, by_rows
 from quantprop.kernels.structure import Seen, inside, is_measured
 
 SHAPES = {"increasing": (1, 1.0), "decreasing": (1, -1.0), "convex": (2, 1.0), "concave": (2, -1.0)}  # order, sign
+
+Functional = tuple[Point, Point, Float[Array, " orders"]]  # x, a direction, and the unit vector of an order
 
 
 class Derivatives(Kernel):
@@ -76,7 +78,7 @@ class Derivatives(Kernel):
         code = 0.0 if column is None else (column + 1.0) * (1.0 if order == 1 else -1.0)
         return np.column_stack([x, np.full(len(x), code)])
 
-    def _functional(self, row: Point) -> tuple[Point, Point, Float[Array, " orders"]]:
+    def _functional(self, row: Point) -> Functional:
         """x, the direction of the derivative and the unit vector of its order; NaN for a code that no row may have."""
         x, code = row[:-1], row[-1]
         column = jnp.abs(code) - 1.0
@@ -87,8 +89,14 @@ class Derivatives(Kernel):
         return x, along, jnp.where(known, jnp.where(jnp.arange(self.order + 1) == order, 1.0, 0.0), jnp.nan)
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
-        (x, u, own), (z, v, other) = self._functional(x), self._functional(z)
+        return self._of(self._functional(x), self._functional(z))
+
+    def _of(self, left: Functional, right: Functional) -> Float[Array, ""]:
+        (x, u, own), (z, v, other) = left, right
         return _combined(lambda s: _combined(lambda t: self.kernel(x + s * u, z + t * v), other), own)
+
+    def cross(self, x: Points, z: Others) -> Matrix:
+        return by_rows(self._of, *(jax.vmap(self._functional)(rows) for rows in (x, z)))
 
     def gram_of(self, pairs: Pairs) -> Matrix:
         return super().gram_of(pairs) + jnp.diag(self.noise(pairs["x"]))
