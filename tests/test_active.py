@@ -70,6 +70,20 @@ def test_improvement_and_upper_bounds_of_gaussian_noise():
     np.testing.assert_array_equal(active.ask(solution, CANDIDATES, criterion="upper"), [np.argmax(f.mean + 1.645 * sd)])
 
 
+def test_improvement_is_over_values_not_slopes():
+    """f(x) = sin 3x from values and gradients: slopes of up to 3 are no outputs to improve on."""
+    rows, x = kernels.Derivatives.rows, np.linspace(-2, 2, 5)[:, None]
+    model = Model(kernels.Derivatives(kernels.SquaredExponential(1.0, 0.5)), likelihoods.Gaussian(0.01))
+    y = np.concatenate([np.sin(3.0 * x[:, 0]), 3.0 * np.cos(3.0 * x[:, 0])])
+    solution = infer(model, np.concatenate([rows(x), rows(x, 0)]), y, "ep")
+    new = np.linspace(-2.3, 2.3, 24)[:, None]
+    f, best = solution.predict(rows(new)), solution.predict(rows(x)).mean.max()
+    sd = np.sqrt(f.variance)
+    z = (f.mean - best) / sd
+    expected = np.argmax(sd * (z * norm.cdf(z) + norm.pdf(z)))
+    assert active.ask(solution, rows(new), criterion="improvement") == [expected]
+
+
 @pytest.mark.parametrize(("process", "method"), [(None, PowerEP(0.5)), (Inducing(15), EP()), *(
     pytest.param(*case, marks=pytest.mark.campaign)
     for case in ((None, EP()), (None, QP()), (Inducing(15), QP()), (Inducing(15), PowerEP(0.5)))

@@ -101,7 +101,8 @@ def _score(solution: Solution, criterion: str, level: float | None, scales: dict
         return lambda new: expected(new).of_f
     if criterion == "level":
         return lambda new: expected(new, level).of_event
-    best = np.max(solution.predict_y(solution.X, **{k: v for k, v in scales.items() if np.ndim(v) == 0}).mean)
+    x = solution.X[solution.X[:, -1] == 0] if isinstance(solution.model.kernel, Derivatives) else solution.X
+    best = np.max(solution.predict_y(x, **{k: v for k, v in scales.items() if np.ndim(v) == 0}).mean)
     return lambda new: of_mean(new, best)[criterion == "upper"]
 
 
