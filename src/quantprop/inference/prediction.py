@@ -22,7 +22,7 @@ from quantprop.priors import Prior, Process
 from quantprop.priors.base import Cost, Predictor
 from quantprop.runtime.memory import check_memory
 from quantprop.runtime.precision import to_numpy
-from quantprop.runtime.programs import program, seldom
+from quantprop.runtime.programs import program
 from quantprop.runtime.threads import blas_threads_for
 
 MAX_INPUTS = 16_384  # new inputs that are predicted at a time
