@@ -47,6 +47,23 @@ def test_a_batch_under_gaussian_noise_is_the_greedy_set_of_largest_determinant()
     np.testing.assert_array_equal(active.ask(solution, CANDIDATES, 6), chosen)
 
 
+def test_predictions_are_what_y_tells_about_other_y():
+    """Under Gaussian noise ½ log(1 + v_j/σ²) of what is known of y_j, before and after y_i, by hand; an outlier has the
+    largest information on f, and the least on predictions.
+    """
+    model = Model(kernels.Matern52(2.0, 0.8), likelihoods.Gaussian(0.4))
+    solution = infer(model, X, np.sin(2 * X[:, 0]), "ep")
+    some = np.concatenate([CANDIDATES, [[40.0, 40.0]]])
+    covariance = solution.predict(some, full_cov=True).covariance
+    before = np.diagonal(covariance)
+    after = before - covariance**2 / (before + 0.16)[:, None]
+    told = 0.5 * np.sum(np.log1p(before / 0.16) - np.log1p(after / 0.16), axis=1)
+    assert active.ask(solution, some) == [50]
+    chosen = active.ask(solution, some, 3, "predictions")
+    assert chosen[0] == np.argmax(told[:50])
+    assert 50 not in chosen
+
+
 @pytest.mark.campaign
 def test_a_batch_is_spread():
     """Fifty copies of one candidate and two others: the second choice is another place."""

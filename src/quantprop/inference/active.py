@@ -23,8 +23,9 @@ from quantprop.kernels import Derivatives
 from quantprop.likelihoods.base import encode, observed
 from quantprop.runtime.arguments import checked, choice, whole
 
-CRITERIA = ("information", "level", "improvement", "upper")
+CRITERIA = ("information", "predictions", "level", "improvement", "upper")
 SHORTLIST = 512  # candidates whose joint posterior a batch is chosen from
+REDUCED = 0.1  # fraction by which variances are reduced to learn what their reduction tells about y
 
 M = TypeVar("M", Solution, Fitted)
 
@@ -50,8 +51,10 @@ def ask(
         model: A `Solution`, a `Fitted`, or an estimator with one latent function.
         candidates: Inputs, k rows.
         n: Number of rows to choose.
-        criterion: "information" on f; "level", information on the event f > level; "improvement", the expected
-            improvement of E[y] over its largest value at training rows; "upper", the 95 % quantile of E[y | f].
+        criterion: "information" on f; "predictions", information on y at the other candidates, which outliers have
+            little of: of more than 512 candidates it sees some at random; "level", information on the event f > level;
+            "improvement", the expected improvement of E[y] over its largest value at training rows; "upper", the 95 %
+            quantile of E[y | f].
         level: Level of f, for criterion="level" only.
         exposure: Exposure of the new observations, where the likelihood has one.
         trials: Trials of the new observations, where the likelihood has them.
@@ -75,10 +78,13 @@ def ask(
         raise ValueError(f"n must be at most the number of candidates, {len(x)}; got {n}")
     scales = {"exposure": exposure, "trials": trials, "output": output}
     new, score = solution.predict_y(x, **scales), _score(solution, criterion, level, scales)
-    found = score(new)
-    if n == 1:
-        return np.array([np.argmax(found)])
-    some = _shortlist(found, n)
+    if criterion == "predictions":
+        some = np.random.default_rng(0).permutation(len(x))[: max(SHORTLIST, 2 * n)]
+    else:
+        found = score(new)
+        if n == 1:
+            return np.array([np.argmax(found)])
+        some = _shortlist(found, n)
     return some[_batch(new, solution.predict(x[some], full_cov=True), some, n, score)]
 
 
@@ -96,14 +102,26 @@ def _solution_of(model: Any) -> Solution:
 
 
 def _score(solution: Solution, criterion: str, level: float | None, scales: dict[str, Any]) -> Callable:
-    """The criterion as a function of the distribution of y."""
+    """The criterion as a function of the distribution of y and, for "predictions", the joint covariance of f."""
+    if criterion == "predictions":
+        return _elsewhere
     if criterion == "information":
-        return lambda new: expected(new).of_f
+        return lambda new, *_: expected(new).of_f
     if criterion == "level":
-        return lambda new: expected(new, level).of_event
+        return lambda new, *_: expected(new, level).of_event
     x = solution.X[solution.X[:, -1] == 0] if isinstance(solution.model.kernel, Derivatives) else solution.X
     best = np.max(solution.predict_y(x, **{k: v for k, v in scales.items() if np.ndim(v) == 0}).mean)
-    return lambda new: of_mean(new, best)[criterion == "upper"]
+    return lambda new, *_: of_mean(new, best)[criterion == "upper"]
+
+
+def _elsewhere(new: Predictive, covariance: Float[np.ndarray, "k k"]) -> Float[np.ndarray, " k"]:
+    """Information of each y on the y of all candidates (Bickford Smith et al. 2023), to first order in the variances
+    of f that it explains: v_j by Σ_ij² (v_i − E[Var(f_i | y_i)])/v_i².
+    """
+    v = np.maximum(new.latent.variance, NO_VARIANCE)
+    less = Predictive(new.likelihood, Normal(new.latent.mean, (1.0 - REDUCED) * v), new.exposure, new.trials)
+    found, left = expected(new), expected(less)
+    return (v - found.variance) / v**2 * (covariance**2 @ ((found.of_f - left.of_f) / (REDUCED * v)))
 
 
 def _shortlist(score: Float[np.ndarray, " k"], n: int) -> Int[np.ndarray, " m"]:
@@ -119,7 +137,7 @@ def _batch(new: Predictive, joint: Normal, some: np.ndarray, n: int, score: Call
     scales, covariance, chosen = (new.exposure[some], new.trials[some]), np.array(joint.covariance), []
     for _ in range(n):
         variance = np.maximum(np.diagonal(covariance), 0.0)
-        found = score(Predictive(new.likelihood, Normal(joint.mean, variance), *scales))
+        found = score(Predictive(new.likelihood, Normal(joint.mean, variance), *scales), covariance)
         found[chosen] = -np.inf
         i = int(np.argmax(found))
         chosen.append(i)
