@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from pages import CONTENTS, DOCS, GUIDES, PAGES, USERS, Place, navigation
 
-MAX_WORDS_OF_USERS_PAGES = 19_700
+MAX_WORDS_OF_USERS_PAGES = 20_000  # with 21 guides
 MAX_WORDS_OF_A_GUIDE = 900
 MAX_LINES_OF_README = 110
 MAX_TOP_LEVEL_ENTRIES = 7
