@@ -96,7 +96,7 @@ _once: ContextVar[bool] = ContextVar("once", default=False)
 
 @contextmanager
 def run_once() -> Iterator[None]:
-    """A block whose programs, unless compiled before, run once or are made of products: compiling them counts."""
+    """A block whose programs run once or are made of products, so that compiling them counts."""
     token = _once.set(True)
     try:
         yield
@@ -143,9 +143,9 @@ class Program(Generic[P, R]):
         static = {name: kwargs[name] for name in kwargs.keys() & {self.static_argname}}
         leaves, form = jax.tree.flatten((args, {name: kwargs[name] for name in kwargs.keys() - static.keys()}))
         kinds = [(getattr(leaf, "shape", ()), getattr(leaf, "dtype", type(leaf))) for leaf in leaves]
-        key, level = (self, form, *static.items(), *kinds), LOWEST_LEVEL if _once.get() else {}
-        found = _cache.find(key) or _cache.find((key, *level))
-        return found or _cache.add((key, *level) if level else key, self._jitted(static, form, leaves, level)), leaves
+        level = LOWEST_LEVEL if _once.get() else {}
+        key = (self, form, *static.items(), *kinds, *level)  # its own program: digits depend on no earlier call
+        return _cache.find(key) or _cache.add(key, self._jitted(static, form, leaves, level)), leaves
 
     def _jitted(self, static: dict[str, Any], form: Any, leaves: list[Any], level: dict[str, Any]) -> Any:
         function, is_small = self.function, all(size < TREE_SUM_ROWS for leaf in leaves for size in np.shape(leaf))
