@@ -1,6 +1,6 @@
 """Estimators with scikit-learn's interface; the only part of the library that imports it."""
 
-from quantprop.estimators import storage  # noqa: F401  # so that estimators can be saved
+from quantprop.estimators import further_rows, storage  # noqa: F401  # so that `active` and `save` take estimators
 from quantprop.estimators.classifier import GaussianProcessClassifier
 from quantprop.estimators.ranker import GaussianProcessRanker
 from quantprop.estimators.regressor import GaussianProcessRegressor

@@ -235,6 +235,10 @@ class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
         each = np.stack([model.log_proba(x)[:, 1] for model in models], axis=1)
         return each - np.logaddexp.reduce(each, axis=1, keepdims=True)
 
+    def _inside(self, core: FittedCore) -> str:
+        as_coded = self.classes_.tolist() in ([-1, 1], [0, 1])
+        return super()._inside(core) if as_coded else "that codes labels"
+
     def _by_pairs(self) -> bool:
         return self.n_classes_ > 2 and self.multi_class == "one_vs_one"
 

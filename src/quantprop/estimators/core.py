@@ -66,6 +66,10 @@ class LearnedAttributes:
     def _check_fitted(self) -> None:
         """Raise if there is nothing learned."""
 
+    def _inside(self, core: FittedCore) -> str:
+        """What the estimator does that is not seen in one of its models; empty if nothing."""
+        return "" if core.mixture is None else "that averages several models"
+
     def _each(self, attribute: Callable[[FittedCore], Any], joined: Callable[[list], Any] = list) -> Any:
         found = [attribute(core) for core in self._cores()]
         if not found:
@@ -98,7 +102,7 @@ class LearnedAttributes:
     @property
     def fitted_(self):
         """The result of learning: the learned model and its status; a list for several models."""
-        return self._each(lambda core: as_classes(core.fitted))
+        return self._each(lambda core: replace(as_classes(core.fitted), inside=self._inside(core)))
 
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
         """The objective at θ (of `kernel_`), with its exact gradient on request; likelihood and mean as learned.
@@ -156,10 +160,8 @@ class FittedCore(LearnedAttributes):
     def objective_at(self, theta: Float[np.ndarray, " kernel"], move: bool) -> tuple[float, np.ndarray]:
         """The objective at the kernel's θ, and its gradient; with `move` the core moves to θ."""
         if self.fitted.solution.posterior is not None and self.landscape.task.mesh is None:
-            raise ValueError(
-                "the file of this model contains only the rows of one process of a job: it can predict, but not "
-                "evaluate its objective at another theta"
-            )
+            raise ValueError("the file of this model contains only the rows of one process of a job: it can predict, "
+                             "but not evaluate its objective at another theta")  # fmt: skip
         size = self.spec.size
         point = self.objective.from_cold(self.spec.to_ours(np.concatenate([theta, self.fitted.theta[size:]])))
         if move:

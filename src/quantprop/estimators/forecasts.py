@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 
 from quantprop.core.data import real_array
 from quantprop.core.records import changed
+from quantprop.estimators.core import FittedCore
 from quantprop.estimators.observations import codes
 from quantprop.estimators.shared import GaussianProcess
 from quantprop.inference.mixed import MixedPredictive
@@ -178,6 +179,10 @@ class Forecasts(RegressorMixin, GaussianProcess):
         """Return whether predictions are of f, as in scikit-learn: with known Gaussian noise."""
         likelihood: Any = self._core.fitted.model.likelihood
         return self._named(Gaussian) and likelihood.scale.fixed
+
+    def _inside(self, core: FittedCore) -> str:
+        standardised = "that standardises y" if (self._y_mean, self._y_std) != (0.0, 1.0) else ""
+        return "that codes labels" if self._labels is not None else standardised or super()._inside(core)
 
     def _as_given(self, y: np.ndarray) -> np.ndarray:
         return self._y_mean + self._y_std * y if self._labels is None else self._labels[y.astype(int)]

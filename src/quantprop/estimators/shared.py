@@ -151,6 +151,9 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
     def _check_fitted(self) -> None:
         check_is_fitted(self, "log_marginal_likelihood_value_")
 
+    def _inside(self, core: FittedCore) -> str:
+        return super()._inside(core) or ("that encodes the columns of a frame" if self._coding.names else "")
+
     def _validate_params(self) -> None:
         """As scikit-learn does, but an unknown name is reported together with the nearest known one."""
         for argument, rules in self._parameter_constraints.items():

@@ -222,7 +222,7 @@ def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
         )
 
 
-_contrast = program(lambda prior, tau: jnp.max(tau * prior.variances()))
+_contrast = program(lambda prior, tau: jnp.max(tau * prior.variances()))  # rows may have units of their own
 
 
 def all_finite(model: Model, evidence: Any, marginals: Any, loo: np.ndarray, total: np.ndarray) -> bool:

@@ -21,6 +21,7 @@ from quantprop.core.sites import Datum, Scalar
 from quantprop.inference.predictive import NO_VARIANCE, Predictive
 from quantprop.likelihoods.base import Likelihood, encode
 from quantprop.likelihoods.tilted import latent_nodes, on_few_nodes
+from quantprop.likelihoods.varying import OverParameter
 from quantprop.numerics.quadrature import Landmarks, landmarks
 from quantprop.numerics.trusted import unless_trusted
 from quantprop.runtime.batches import rowwise
@@ -55,21 +56,23 @@ def expected(new: Predictive, level: float | None = None) -> Revealed:
     if not isinstance(latent, Normal):
         raise TypeError("information needs a Gaussian posterior of f: use solution.predict_y(X), not corrected()")
     n, known = len(latent.mean), latent.variance < NO_VARIANCE
-    spread = Normal(latent.mean, np.where(known, 1.0, latent.variance))
+    spread = Normal(latent.mean, np.where(known, 1.0, latent.variance)), new.of_parameter
     at = _continuous(new) if likelihood.lattice is None else _discrete(new, likelihood.lattice)
     k = len(at.y)
     y = at.y.reshape(-1) if likelihood.columns == 1 else np.repeat(at.y.reshape(-1, 1), likelihood.columns, axis=1)
     used = {name: np.tile(getattr(new, name), k) for name in likelihood.scaled_by}
-    each = Normal(np.tile(spread.mean, k), np.tile(spread.variance, k))
+    each = jax.tree.map(lambda rows: np.tile(rows, k), spread)
     data, each = pad((encode(likelihood, y, (k * n,), **used), each), bucket(k * n))
-    log_z, found = _revealed(likelihood, data, each, level)
+    log_z, found = _revealed(likelihood, data, *each, level)
     log_z, *found = (np.asarray(part)[: k * n].reshape(k, n) for part in (log_z, *found))
     mass = at.weight if likelihood.lattice is None else at.weight * np.exp(log_z)
     return Revealed(*(np.where(known, 0.0, np.sum(mass * part, axis=0) / np.sum(mass, axis=0)) for part in found))
 
 
 @program
-def _revealed(likelihood: Likelihood, data: Datum, latent: Normal, level: Scalar | None) -> Any:
+def _revealed(likelihood: Likelihood, data: Datum, latent: Normal, g: Normal | None, level: Scalar | None) -> Any:
+    if g is not None:
+        return rowwise(lambda g, *row: _by_panels(OverParameter(likelihood, g), *row, level), g, data, latent)
     if level is None:
         of_f = _smooth if likelihood.smooth else _by_panels
         return rowwise(lambda datum, latent: of_f(likelihood, datum, latent), data, latent)
@@ -146,16 +149,17 @@ def _discrete(new: Predictive, lattice: tuple[float, float]) -> Values:
 def of_mean(new: Predictive, best: float) -> tuple[np.ndarray, np.ndarray]:
     """E[max(E[y | f] − best, 0)], and the 95 % quantile of E[y | f] for links that are monotone or even."""
     n, spread = len(new.exposure), Normal(new.latent.mean, np.maximum(new.latent.variance, NO_VARIANCE))
-    data, spread = pad((Datum(np.zeros(n), new.exposure, new.trials), spread), bucket(n))
-    return jax.tree.map(lambda part: np.asarray(part)[:n], _of_mean(new.likelihood, data, spread, float(best)))
+    rows = pad((Datum(np.zeros(n), new.exposure, new.trials), spread, new.of_parameter), bucket(n))
+    return jax.tree.map(lambda part: np.asarray(part)[:n], _of_mean(new.likelihood, *rows, float(best)))
 
 
 @program
-def _of_mean(likelihood: Likelihood, data: Datum, latent: Normal, best: Scalar) -> Any:
-    def one(datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
+def _of_mean(likelihood: Likelihood, data: Datum, latent: Normal, g: Normal | None, best: Scalar) -> Any:
+    def one(datum: Datum, latent: Normal, g: Normal | None) -> tuple[Scalar, Scalar]:
+        of_f = likelihood if g is None else OverParameter(likelihood, g)
         density, f = latent_nodes(landmarks((latent.mean, jnp.sqrt(latent.variance))), latent)
-        gain = jnp.maximum(jax.vmap(jax.vmap(lambda f: likelihood.mean(datum, f)))(f) - best, 0.0)
+        gain = jnp.maximum(jax.vmap(jax.vmap(lambda f: of_f.mean(datum, f)))(f) - best, 0.0)
         low, high = (latent.mean + sign * UPPER * jnp.sqrt(latent.variance) for sign in (-1.0, 1.0))
-        return density.expect(gain), jnp.maximum(likelihood.mean(datum, low), likelihood.mean(datum, high))
+        return density.expect(gain), jnp.maximum(of_f.mean(datum, low), of_f.mean(datum, high))
 
-    return rowwise(one, data, latent)
+    return rowwise(one, data, latent, g)

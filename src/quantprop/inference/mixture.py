@@ -46,6 +46,11 @@ class Mixture:
         more = {"exposure": exposure, "trials": trials, "output": output}
         return MixedPredictive(self.weights, tuple(one.predict_y(Xnew, **more) for one in self.components))
 
+    def information(self, Xnew: Any, level: float | None = None, **scales: Any) -> Float[np.ndarray, " k"]:
+        """The information of a new y on f at each input as in `Solution.information`, averaged over the components."""
+        each = [one.information(Xnew, level, **scales) for one in self.components]
+        return np.average(each, axis=0, weights=self.weights)
+
     @checked()
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:
         """n joint draws of f at new inputs (rows: draws), each by a component of its own."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -114,6 +114,15 @@ class Predictive:
     @float64
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
         return self._rows(_predictive_moments, np.zeros_like(self.exposure))
+
+    @property
+    def of_parameter(self) -> Normal | None:
+        """The posterior of the function behind a parameter of the likelihood, if there is one."""
+        return None
+
+    def given_latent(self, rows: Any, latent: Normal) -> Predictive:
+        """The distributions at some of the inputs if f has another distribution there."""
+        return replace(self, latent=latent, exposure=self.exposure[rows], trials=self.trials[rows])
 
     @property
     def _marginal(self) -> Latent:

@@ -53,6 +53,7 @@ class Fitted:
         theta: the optimum in the coordinates of the search: logarithms of positive parameters.
         trace: every evaluation of the objective.
         status: why learning stopped.
+        inside: what an estimator does of which this is a part, if its user has X or y in other terms.
     """
 
     model: Model
@@ -62,6 +63,7 @@ class Fitted:
     theta: Float[np.ndarray, " theta"]
     trace: tuple[Step, ...]
     status: Ending
+    inside: str = ""
 
     @property
     def converged(self) -> bool:

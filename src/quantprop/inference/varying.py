@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn
 
@@ -121,14 +121,6 @@ class VaryingSolution(Solution):
     def fixed_effects(self) -> dict[str, FixedEffect]:
         return self.function.fixed_effects()
 
-    def information(
-        self, Xnew: Any, level: float | None = None, *, exposure: Any = None, trials: Any = None,
-        output: int | None = None,
-    ) -> NoReturn:  # fmt: skip
-        """Refused: a new y carries information about both functions."""
-        raise ValueError("information is not supported for a likelihood with a varying parameter: use the variances of "
-                         "predict_y, or fit one with a constant parameter")  # fmt: skip
-
     def corrected(self) -> NoReturn:
         """Refused: corrections are those of one latent function."""
         raise ValueError("corrections are not supported for a likelihood with a varying parameter: fit one with a "
@@ -158,6 +150,14 @@ class VaryingPredictive(Predictive):
 
     likelihood: Varying
     parameter: Normal
+
+    @property
+    def of_parameter(self) -> Normal:
+        return self.parameter
+
+    def given_latent(self, rows: Any, latent: Normal) -> Predictive:
+        own = Normal(self.parameter.mean[rows], self.parameter.variance[rows])
+        return replace(super().given_latent(rows, latent), parameter=own)
 
     @property
     def _values_of_g(self) -> Float[np.ndarray, "n nodes"]:

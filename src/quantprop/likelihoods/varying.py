@@ -29,6 +29,8 @@ from quantprop.runtime.names import check_name
 WINDOW, STEPS = 12.0, 33  # the integral over f is compared at this many values of g, so far about its cavity
 NEGLIGIBLE = 1e-10  # mass of a value of g, relative to the largest
 MAX_LOWER = 1e-3  # lower bound up to which a parameter may have any positive value
+NODES, _MASSES = np.polynomial.hermite_e.hermegauss(32)  # of g, where f alone is wanted
+LOG_MASSES = np.log(_MASSES / _MASSES.sum())
 PLATEAU = 0.5  # nats below the largest of these at which the likelihood still counts as high
 
 
@@ -216,11 +218,43 @@ class OfFunction(Likelihood):
         return logsumexp(jax.vmap(given)(self.g), b=self.mass)
 
     def landmarks(self, datum: Datum) -> Landmarks:
-        """The landmarks given g, on the smallest scale that they have at values of g that matter."""
-        matter = self.mass > NEGLIGIBLE * jnp.max(self.mass)
-        ends = jnp.stack([jnp.min(jnp.where(matter, self.g, jnp.inf)), jnp.max(jnp.where(matter, self.g, -jnp.inf))])
-        at = jax.vmap(lambda g: self.of_g.whole.at(g).landmarks(datum))(ends)
-        return Landmarks(at.location[jnp.argmin(at.scale[:, 0])], jnp.min(at.scale, axis=0))
+        return _landmarks_over(self.of_g.whole, datum, self.g, self.mass)
+
+
+class OverParameter(Likelihood):
+    """∫ p(y | f, g) N(g) dg, a likelihood of f alone: what a new y says about f if g is not known either."""
+
+    whole: Varying
+    g: Normal
+
+    name = "over the parameter"
+    support = "as its base"
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        def add(total: Scalar, node: Any) -> tuple[Scalar, None]:
+            g, log_mass = node
+            return jnp.logaddexp(total, log_mass + self.whole.at(g).log_prob(datum, f)), None
+
+        return jax.lax.scan(add, -jnp.inf, (self._nodes, LOG_MASSES))[0]  # one value of g at a time, for memory
+
+    def mean(self, datum: Datum, f: Scalar) -> Scalar:
+        """E[y | f]."""
+        return jnp.sum(jnp.exp(LOG_MASSES) * jax.vmap(lambda g: self.whole.at(g).mean(datum, f))(self._nodes))
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        return _landmarks_over(self.whole, datum, self._nodes, jnp.exp(LOG_MASSES))
+
+    @property
+    def _nodes(self) -> Float[Array, " nodes"]:
+        return self.g.mean + jnp.sqrt(self.g.variance) * NODES
+
+
+def _landmarks_over(whole: Varying, datum: Datum, g: Float[Array, " nodes"], mass: Any) -> Landmarks:
+    """The landmarks given g, on the smallest scale that they have at values of g that matter."""
+    matter = mass > NEGLIGIBLE * jnp.max(mass)
+    ends = jnp.stack([jnp.min(jnp.where(matter, g, jnp.inf)), jnp.max(jnp.where(matter, g, -jnp.inf))])
+    at = jax.vmap(lambda g: whole.at(g).landmarks(datum))(ends)
+    return Landmarks(at.location[jnp.argmin(at.scale[:, 0])], jnp.min(at.scale, axis=0))
 
 
 def _of_function(
