@@ -17,6 +17,7 @@ from quantprop import (
     infer,
     kernels,
     likelihoods,
+    stack,
 )
 
 RNG = np.random.default_rng(0)
@@ -101,6 +102,41 @@ def test_improvement_is_over_values_not_slopes():
     assert active.ask(solution, rows(new), criterion="improvement") == [expected]
 
 
+@pytest.mark.parametrize("criterion", active.CRITERIA)
+def test_every_criterion_chooses_batches(criterion):
+    """The first of a batch is the single choice; a copy of it is not chosen next, whose f is known then."""
+    solution = infer(Model(kernels.Matern52(2.0, 0.8), likelihoods.Gaussian(0.1)), X, np.sin(2 * X[:, 0]), "ep")
+    level = 0.5 if criterion == "level" else None
+    first = active.ask(solution, CANDIDATES, 1, criterion, level)[0]
+    chosen = active.ask(solution, np.append(CANDIDATES, CANDIDATES[[first]], axis=0), 3, criterion, level)
+    assert chosen[0] in (first, 50)
+    assert len(set(chosen)) == 3
+    assert criterion in ("improvement", "upper") or not {first, 50} <= set(chosen)  # others leave a known f
+
+
+def test_criteria_of_several_models_are_averaged_by_weight():
+    y, level = np.sin(2 * X[:, 0]), 0.3
+    fits = [fit(Model(kernel, likelihoods.Gaussian(0.4)), X, y, "ep")
+            for kernel in (kernels.Linear(), kernels.Matern52(2.0, 0.8))]  # fmt: skip
+    both = stack(fits)
+    w, each = both.weights, [one.solution for one in fits]
+    for given in ({}, {"level": level}):
+        wanted = sum(a * one.information(CANDIDATES, **given) for a, one in zip(w, each, strict=True))
+        np.testing.assert_allclose(both.information(CANDIDATES, **given), wanted, rtol=1e-12)
+        criterion = "level" if given else "information"
+        np.testing.assert_array_equal(active.ask(both, CANDIDATES, 1, criterion, **given), [np.argmax(wanted)])
+    best = (w @ [one.predict(X).mean for one in each]).max()
+    f = [one.predict(CANDIDATES) for one in each]
+    sd = np.sqrt([one.variance for one in f])
+    z = (np.array([one.mean for one in f]) - best) / sd
+    gain = w @ (sd * (z * norm.cdf(z) + norm.pdf(z)))
+    assert active.ask(both, CANDIDATES, 1, "improvement")[0] == np.argmax(gain)
+    assert len(set(active.ask(both, CANDIDATES, 3, "upper"))) == 3
+    with pytest.raises(TypeError, match=r"average of several: .* stack.heaviest.fitted"):
+        active.tell(both, X[:1], y[:1])
+    assert len(active.tell(both.heaviest.fitted, X[:1], y[:1]).solution.X) == 31
+
+
 @pytest.mark.parametrize(("process", "method"), [(None, PowerEP(0.5)), (Inducing(15), EP()), *(
     pytest.param(*case, marks=pytest.mark.campaign)
     for case in ((None, EP()), (None, QP()), (Inducing(15), QP()), (Inducing(15), PowerEP(0.5)))
@@ -152,6 +188,6 @@ def test_wrong_calls_name_the_remedy():
     ):
         with pytest.raises(ValueError, match=words):
             call()
-    for call in (lambda: active.ask(three, CANDIDATES), lambda: active.tell(two, X, Y), lambda: active.ask(None, X)):
+    for call in (lambda: active.ask(three, CANDIDATES), lambda: active.tell(None, X, Y), lambda: active.ask(None, X)):
         with pytest.raises(TypeError, match="model must be a Solution"):
             call()

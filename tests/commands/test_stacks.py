@@ -148,6 +148,7 @@ def test_every_likelihood_is_stacked(likelihood, folder):
 
 def test_suggest_chooses_the_rows_of_largest_information(folder):
     from quantprop import active, tables
+    from quantprop.cli import suggest
 
     x = np.linspace(0.0, 4.0, 40)
     text = "x,y\n" + "".join(f"{a:.3f},{'yes' if np.sin(2 * a) > 0 else 'no'}\n" for a in x)
@@ -163,6 +164,38 @@ def test_suggest_chooses_the_rows_of_largest_information(folder):
     assert [row["line"] for row in found] == (chosen + 2).tolist()
     assert [row["x"] for row in found] == [table.column("x")[i] for i in chosen]
     assert found[0]["information"] == pytest.approx(solution.information(grid).max(), rel=1e-9)
+    assert suggest.CRITERIA == active.CRITERIA
+    for more in (["--criterion", "level"], ["--level", "0.5"]):
+        assert "only then" in call("suggest", out, new, *more).stderr
     refused = call("suggest", out, new, "--n", "31")
     assert refused.exit_code == 2
     assert "at most the number of rows" in refused.stderr
+
+
+@pytest.mark.parametrize(("kernel", "more"), [
+    ("se(x) + group(g)", []),
+    ("se(x) + group(g)", ["--likelihood", "censored", "--upper", "upper"]),
+    pytest.param("auto", [], marks=pytest.mark.campaign),
+])  # fmt: skip
+def test_suggest_takes_categories_and_levels_in_units_of_the_target(folder, kernel, more):
+    """Of y × 1000 + 5000 and a level changed alike it chooses the same rows, with the same information."""
+    rng = np.random.default_rng(3)
+    x, g = rng.uniform(0.0, 6.0, 40), rng.choice(["left", "right"], 40)
+    y = np.sin(x) + (g == "left") + 0.2 * rng.normal(size=40)
+    new = folder / "new.csv"
+    new.write_text("g,x\n" + "".join(f"{name},{at}\n" for name in ("left", "right") for at in np.linspace(0, 9, 10)))
+    chosen = []
+    for start, unit in ((0.0, 1.0), (5000.0, 1000.0)):
+        path, out = folder / "y.csv", folder / "y.safetensors"
+        values = [(a, b, start + unit * c) for a, b, c in zip(x, g, y, strict=True)]
+        path.write_text("x,g,y,upper\n" + "".join(f"{a},{b},{c},{c}\n" for a, b, c in values))
+        ignored = [] if more else ["--ignore", "upper"]
+        fitted = call("fit", path, "--target", "y", "--kernel", kernel, *more, *ignored, "--method", "ep", "--out", out)
+        assert fitted.exit_code == 0, fitted.output
+        for given in (["level", "--level", str(start + 0.8 * unit)], ["improvement"], ["upper"], ["information"]):
+            result = call("suggest", out, new, "--n", "2", "--criterion", *given, "--json")
+            assert result.exit_code == 0, result.output
+            chosen.append(json.loads(result.stdout))
+    for one, other in zip(chosen[:4], chosen[4:], strict=True):
+        assert [row["line"] for row in one] == [row["line"] for row in other]
+        assert [row["information"] for row in one] == pytest.approx([row["information"] for row in other], rel=0.01)

@@ -1,6 +1,7 @@
 """Functions of known shape: constraints are kept, learning is exact, and their absence changes nothing."""
 
 import json
+import warnings
 from copy import deepcopy
 
 import numpy as np
@@ -18,6 +19,7 @@ from quantprop import (
     GaussianProcessRanker,
     GaussianProcessRegressor,
     Model,
+    PrecisionWarning,
     active,
     comparison,
     infer,
@@ -144,6 +146,15 @@ def test_the_command_line_has_the_constraint(tmp_path):
     assert "increasing in dose: " in fitted.stdout
     assert "increasing in dose: " in call("explain", path).stdout
     assert (np.diff([float(row["mean"]) for row in rows_of(call("predict", path, data).stdout)]) > 0).all()
+
+
+@pytest.mark.parametrize("unit", [1e6, 1e-6])
+def test_units_of_x_change_nothing(increasing, unit):
+    """Rows of derivatives have units of their own: none of them warns of lost digits."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrecisionWarning)
+        other = GaussianProcessRegressor(method="ep", mean="constant", monotone={0: +1}).fit(unit * X, Y)
+    np.testing.assert_allclose(other.predict(unit * NEW), increasing.predict(NEW), rtol=1e-4)
 
 
 def test_its_terms_add_up(increasing):

@@ -72,6 +72,13 @@ class Described:
         of_time = self.fits[0].model.likelihood.observes == "times"
         return (math.log(units.scale), 1.0) if of_time else (units.centre, units.scale)
 
+    def level_of_f(self, level: float) -> float:
+        """A level of f in the units of the data as the model has it; a level of y, where the model is of log y."""
+        (origin, unit), log = self.scale_of_f, self.units_of_y.log
+        if log and level <= 0:
+            raise ValueError(f"level must be positive, since the model is of log y; got {level}")
+        return ((math.log(level) if log else level) - origin) / unit
+
     def levels(self, column: Any) -> Listing:
         """The effect on f of every level of a column, as `GaussianProcessRegressor.levels` defines it."""
         return levels(only_model(self.estimator).posterior, self.grouping(column), self.scale_of_f[1])

@@ -202,7 +202,7 @@ def above_rounding(variance: np.ndarray, prior: np.ndarray, n: int) -> np.ndarra
     if lost.any():
         warnings.warn(
             f"{lost.sum()} of {len(lost)} predictive variances are below what double precision resolves "
-            f"(kernel variance {prior.max():.1e} × {n} rows): the bound is returned for them, the first at row "
+            f"(kernel variance {prior[lost].max():.1e} × {n} rows): the bound is returned for them, the first at row "
             f"{int(np.argmax(lost))}; a smaller kernel variance or a longer lengthscale avoids this",
             PrecisionWarning,
             stacklevel=6,
