@@ -174,7 +174,7 @@ def test_suggest_chooses_the_rows_of_largest_information(folder):
 
 @pytest.mark.parametrize(("kernel", "more"), [
     ("se(x) + group(g)", []),
-    ("se(x) + group(g)", ["--likelihood", "censored", "--upper", "upper"]),
+    pytest.param("se(x) + group(g)", ["--likelihood", "censored", "--upper", "upper"], marks=pytest.mark.campaign),
     pytest.param("auto", [], marks=pytest.mark.campaign),
 ])  # fmt: skip
 def test_suggest_takes_categories_and_levels_in_units_of_the_target(folder, kernel, more):

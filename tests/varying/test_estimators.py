@@ -40,8 +40,6 @@ from quantprop.likelihoods import Varying
         (lambda: infer(MODEL, X, Y, "ep", weights=np.full(30, 0.5)), "weights of 0, 1 or more"),
         (lambda: infer(MODEL, X, Y, "ep").predict_y(X, output=0), "single output"),
         (lambda: infer(MODEL, X, Y, "ep").corrected(), "constant parameter"),
-        (lambda: infer(MODEL, X, Y, "ep").information(X), "constant parameter"),
-        (lambda: active.ask(infer(MODEL, X, Y, "ep"), X), "ask is not supported .* varying parameter"),
         (lambda: project(GAUSSIAN, 1.0, (0.0, 1.0)), "project takes one latent value"),
     ],
 )

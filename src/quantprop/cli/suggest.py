@@ -10,7 +10,7 @@ from typer import Option
 from quantprop.cli.options import Csv, Data, Debug, Decimal, Json, Stored, choice
 from quantprop.cli.screen import plainly, prepared, put
 
-CRITERIA = ("information", "level", "improvement", "upper")
+CRITERIA = ("information", "predictions", "level", "improvement", "upper")
 
 
 def suggest(
@@ -18,8 +18,12 @@ def suggest(
     candidates: Data,
     n: Annotated[int, Option("--n", min=1, help="Number of rows to choose.")] = 1,
     criterion: Annotated[
-        str, choice(CRITERIA, "information on f, or on whether f exceeds --level; expected improvement of the target, or "
-                              "the 95 % quantile of its mean.")
+        str,
+        choice(
+            CRITERIA,
+            "information on f, on the targets of the other rows, or on the event f > --level; the "
+            "target's expected improvement; or the 95 % quantile of its mean.",
+        ),
     ] = CRITERIA[0],
     level: Annotated[float | None, Option(help="Level of f, in the units of a target that is a real number.")] = None,
     out: Csv = None,

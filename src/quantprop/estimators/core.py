@@ -67,7 +67,7 @@ class LearnedAttributes:
         """Raise if there is nothing learned."""
 
     def _inside(self, core: FittedCore) -> str:
-        """What the estimator does that is not seen in one of its models; empty if nothing."""
+        """A step of the estimator outside its models, if there is one."""
         return "" if core.mixture is None else "that averages several models"
 
     def _each(self, attribute: Callable[[FittedCore], Any], joined: Callable[[list], Any] = list) -> Any:

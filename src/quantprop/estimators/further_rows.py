@@ -11,8 +11,8 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_consistent_length
 
 from quantprop.core.data import row_weights
-from quantprop.estimators.classifier import GaussianProcessClassifier
 from quantprop.core.gaussian import Natural
+from quantprop.estimators.classifier import GaussianProcessClassifier
 from quantprop.estimators.core import FittedCore
 from quantprop.estimators.observations import check_factor, codes
 from quantprop.estimators.ranker import GaussianProcessRanker, checked, compared, informative
@@ -30,7 +30,7 @@ from quantprop.likelihoods import Gaussian
 def asked(estimator: Any, candidates: Any, level: float | None) -> tuple[Any, Any, Any]:
     """The posterior of an estimator, and candidates and level in its terms."""
     x = estimator._new_inputs(candidates)
-    return estimator.posterior_, x, None if level is None else units_of(estimator).inward(level)
+    return estimator.posterior_, x, None if level is None else float(units_of(estimator).inward(np.asarray(level)))
 
 
 def pairs_asked(ranker: Any, candidates: Any, level: float | None) -> tuple[Any, Any, Any]:

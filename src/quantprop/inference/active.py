@@ -33,7 +33,7 @@ OTHER = "fit one class against the others, which has one latent function"
 
 
 class InOwnTerms(NamedTuple):
-    """How estimators of a type take inputs, levels and observations as their users have them."""
+    """Functions that take inputs, levels and observations in the terms of an estimator's users."""
 
     asked: Callable[..., tuple[Any, Any, Any]]  # posterior, inputs and level of f inside an estimator
     told: Callable[..., Any]  # the estimator with further rows
@@ -111,7 +111,7 @@ def ask(
 
 
 def _in_own_terms(model: Any) -> InOwnTerms | None:
-    """How an estimator takes what is given; None for other models."""
+    """The functions of an estimator's type; None for other models."""
     return next((ESTIMATORS[kind] for kind in type(model).__mro__ if kind in ESTIMATORS), None)
 
 
@@ -124,7 +124,7 @@ def _inside(model: Any, candidates: Any, level: float | None) -> tuple[Any, Any,
     return getattr(model, "solution", model), candidates, level
 
 
-def _members(model: Any, posterior: Any) -> tuple[Sequence[Solution], Sequence[float]]:
+def _members(model: Any, posterior: Any) -> tuple[Sequence[Any], Any]:
     """The posteriors of one latent function that are averaged, and their weights."""
     found = (posterior.components, posterior.weights) if isinstance(posterior, Mixture) else ([posterior], [1.0])
     if not all(isinstance(one, Solution) for one in found[0]):

@@ -56,14 +56,14 @@ def expected(new: Predictive, level: float | None = None) -> Revealed:
     if not isinstance(latent, Normal):
         raise TypeError("information needs a Gaussian posterior of f: use solution.predict_y(X), not corrected()")
     n, known = len(latent.mean), latent.variance < NO_VARIANCE
-    spread = Normal(latent.mean, np.where(known, 1.0, latent.variance)), new.of_parameter
+    spread: Any = Normal(latent.mean, np.where(known, 1.0, latent.variance)), new.of_parameter
     at = _continuous(new) if likelihood.lattice is None else _discrete(new, likelihood.lattice)
     k = len(at.y)
     y = at.y.reshape(-1) if likelihood.columns == 1 else np.repeat(at.y.reshape(-1, 1), likelihood.columns, axis=1)
     used = {name: np.tile(getattr(new, name), k) for name in likelihood.scaled_by}
     each = jax.tree.map(lambda rows: np.tile(rows, k), spread)
-    data, each = pad((encode(likelihood, y, (k * n,), **used), each), bucket(k * n))
-    log_z, found = _revealed(likelihood, data, *each, level)
+    data, (f, g) = pad((encode(likelihood, y, (k * n,), **used), each), bucket(k * n))
+    log_z, found = _revealed(likelihood, data, f, g, level)
     log_z, *found = (np.asarray(part)[: k * n].reshape(k, n) for part in (log_z, *found))
     mass = at.weight if likelihood.lattice is None else at.weight * np.exp(log_z)
     return Revealed(*(np.where(known, 0.0, np.sum(mass * part, axis=0) / np.sum(mass, axis=0)) for part in found))
@@ -72,7 +72,7 @@ def expected(new: Predictive, level: float | None = None) -> Revealed:
 @program
 def _revealed(likelihood: Likelihood, data: Datum, latent: Normal, g: Normal | None, level: Scalar | None) -> Any:
     if g is not None:
-        return rowwise(lambda g, *row: _by_panels(OverParameter(likelihood, g), *row, level), g, data, latent)
+        return rowwise(lambda g, datum, f: _by_panels(OverParameter(likelihood, g), datum, f, level), g, data, latent)
     if level is None:
         of_f = _smooth if likelihood.smooth else _by_panels
         return rowwise(lambda datum, latent: of_f(likelihood, datum, latent), data, latent)
@@ -149,8 +149,8 @@ def _discrete(new: Predictive, lattice: tuple[float, float]) -> Values:
 def of_mean(new: Predictive, best: float) -> tuple[np.ndarray, np.ndarray]:
     """E[max(E[y | f] − best, 0)], and the 95 % quantile of E[y | f] for links that are monotone or even."""
     n, spread = len(new.exposure), Normal(new.latent.mean, np.maximum(new.latent.variance, NO_VARIANCE))
-    rows = pad((Datum(np.zeros(n), new.exposure, new.trials), spread, new.of_parameter), bucket(n))
-    return jax.tree.map(lambda part: np.asarray(part)[:n], _of_mean(new.likelihood, *rows, float(best)))
+    data, f, g = pad((Datum(np.zeros(n), new.exposure, new.trials), spread, new.of_parameter), bucket(n))
+    return jax.tree.map(lambda part: np.asarray(part)[:n], _of_mean(new.likelihood, data, f, g, float(best)))
 
 
 @program

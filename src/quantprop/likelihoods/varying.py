@@ -29,7 +29,7 @@ from quantprop.runtime.names import check_name
 WINDOW, STEPS = 12.0, 33  # the integral over f is compared at this many values of g, so far about its cavity
 NEGLIGIBLE = 1e-10  # mass of a value of g, relative to the largest
 MAX_LOWER = 1e-3  # lower bound up to which a parameter may have any positive value
-NODES, _MASSES = np.polynomial.hermite_e.hermegauss(32)  # of g, where f alone is wanted
+NODES, _MASSES = np.polynomial.hermite_e.hermegauss(32)  # for integrals over g
 LOG_MASSES = np.log(_MASSES / _MASSES.sum())
 PLATEAU = 0.5  # nats below the largest of these at which the likelihood still counts as high
 
