@@ -92,7 +92,7 @@ def _core_told(estimator: Any, core: FittedCore, x: np.ndarray, y: np.ndarray, r
         raise ValueError(f"tell adds rows to one model at its hyperparameters, and {chosen} averages several: use a "
                          f"different kernel or hyperparameters='point', or fit(X, y) with all rows")  # fmt: skip
     if before.posterior is not None:
-        raise ValueError("tell needs all rows in one process, and those of this model were divided among several or "
+        raise ValueError("tell needs all rows in one process, but the rows behind this model were divided or "
                          "streamed: fit(X, y) with all rows")  # fmt: skip
     X, y, more = with_rows(old.task, x, y, **rows)
     task = prepare(core.fitted.model, X, y, before.method, **more)  # chooses neighbours under the learned kernel
