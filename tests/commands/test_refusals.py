@@ -57,6 +57,13 @@ from quantprop import tables
         (["compare", "DATA", "--target", "urteil", "--methods", "qp,hmc"], None, 2, "got qp,hmc"),
         (["compare", "DATA", "--target", "urteil", "--folds", "90"], None, 2, "between 2 and the number of rows, 28"),
         (
+            ["compare", "DATA", "--target", "urteil", "--folds", "3", "--kernel", "ard", "--kernel", "se(x)"],
+            None,
+            2,
+            "--folds",
+        ),
+        (["compare", "DATA", "--target", "urteil", "--folds", "3", "--origins", "2"], None, 2, "--folds"),
+        (
             ["compare", "-", "--target", "y", "--folds", "2"],
             b"x,y\n1,a\n2,a\n3,b\n",
             1,
@@ -72,6 +79,16 @@ def test_errors_say_what_to_change(words, stdin, code, message, fitted, data, fo
     assert message in " ".join(result.stderr.replace("│", " ").split())
     assert "Traceback" not in result.output
     assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("more", [[], ["--exposure", "n"], ["--kernel", "linear(x)"]])
+def test_columns_that_a_model_needs_are_not_to_be_ignored(more):
+    """A target or a role: --ignore would be refused."""
+    rows = b"x,n,y\n1,2,\n2,2,3\n" if not more else b"x,n,y\n1,,4\n2,2,3\n"
+    result = call("fit", "-", "--target", "n" if "linear(x)" in more else "y", *more, stdin=rows)
+    assert result.exit_code == 1
+    assert "or drop these rows with --drop-missing" in " ".join(result.stderr.split())
+    assert "--ignore" not in result.stderr
 
 
 def test_debug_shows_where(folder):

@@ -39,6 +39,8 @@ def test_by_default_several_models_are_stacked(stacked):
     assert said == [[f"  {one.name}", f"{one.weight:.4g}", f"{one.score:.4g}"] for one in ranked]
     assert lines[place + len(ranked)] == f"the model of largest weight, {stack.heaviest.name}:"
     np.testing.assert_array_equal(insight.surprise(model), -stack.loo)
+    assert "fraction of the variance of f of the stack" in result.stdout
+    assert "relevance" not in result.stdout  # one order of features: that of the shares
 
 
 def test_a_stack_predicts_and_is_explained(stacked):

@@ -168,3 +168,17 @@ def test_loo_is_per_unit_of_y_as_it_was_given(likelihood):
     given = regressor(likelihood, normalize_y=True, **settings).fit(X, y)
     by_hand = regressor(likelihood, **settings).fit(X, (y - y.mean()) / y.std())
     np.testing.assert_allclose(given.loo_, by_hand.loo_ - np.log(y.std()), rtol=1e-9)
+
+
+@pytest.mark.parametrize("first", ["2024-01-01", "2024-01-01T00:00"])
+def test_times_of_dates_are_printed_in_full(first):
+    """Days since 1970 differ in their fifth digit, hours in their seventh."""
+    times = np.datetime64(first) + np.arange(24)
+    X = pd.DataFrame({"date": times.astype("datetime64[us]")})
+    model = GaussianProcessRegressor("periodic(date, period=7)", optimizer=None).fit(X, np.arange(24.0) % 7)
+    ahead = model.forecast(3)
+    printed = [line.split()[0] for line in repr(ahead).splitlines()[2:]]
+    days = (times[-1] + np.arange(1, 4) * np.diff(times)[0] - np.datetime64("1970-01-01")) / np.timedelta64(1, "D")
+    np.testing.assert_allclose([float(text) for text in printed], days, rtol=0, atol=1e-6)
+    assert len(set(printed)) == 3
+    assert all(f"<td>{text}</td>" in ahead._repr_html_() for text in printed)

@@ -153,6 +153,12 @@ def test_commands_drop_rows_for_columns_of_the_model_and_say_what_each_cost(tmp_
     empty = [i for i, row in enumerate(json.loads(other.stdout)) if row["mean"] is None]
     assert empty == [COLUMNS.index("x"), COLUMNS.index("copies")]
 
+    whole = written(tmp_path / "whole.csv", holed())
+    for words in (["fit", whole, "--target", "y", "--kernel", "linear(x)"], ["predict", "model.safetensors", whole]):
+        complete = call(*words, "--drop-missing", "--json")
+        assert complete.exit_code == 0, complete.output
+        assert "missing" not in complete.stderr
+
     compared = call("compare", data, "--target", "y", "--kernel", "linear(x)", "--kernel", "linear(z)",
                     "--methods", "laplace", "--drop-missing", "--out", "page.html")  # fmt: skip
     assert compared.exit_code == 0, compared.output

@@ -206,7 +206,8 @@ class TableOptions:
 
         with as_usage():
             found = tables.complete(table, self.target, kernels, roles)
-        note(f"note: {found}")
+        if found.dropped:
+            note(f"note: {found}")
         for name in found.constant:
             note(f"note: column {name} has a single value besides missing ones: ignored")
         if not found.table.rows:

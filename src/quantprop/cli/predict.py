@@ -131,7 +131,7 @@ def _forecasts(model: TableModel, source: Chunks, options: PredictOptions) -> It
             rows, unknown = rows + len(table.rows), unknown + int(np.sum(~known))
             report("rows", rows, total or rows)
             yield {**{name: shown.column(name) for name in options.keys}, **columns}
-    if options.incomplete != "refuse":
+    if unknown:
         fate = "omitted; --key copies a column to the output" if options.incomplete == "drop" else "empty predictions"
         note(f"note: {unknown} of {rows} rows have missing values or categories unseen in training: "
              f"{fate}{rows_by_column(cost)}")  # fmt: skip

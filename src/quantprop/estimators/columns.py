@@ -23,6 +23,7 @@ from quantprop.runtime.names import check_name
 NAMED_KERNELS = ("ard", "shrunk", "additive", "auto")
 MAX_COREGION_LEVELS = 50  # each has hyperparameters of its own
 MICROSECONDS_PER_DAY = 86400e6
+MISSING = "NaN or infinite: fill it in, or leave the row out"
 MAX_SHOWN = 5  # levels that a message names
 
 
@@ -39,6 +40,7 @@ class Coding:
         """Columns of a frame, as numbers, dates as days since 1970; an array as it is. Levels unseen in training get
         codes of their own.
         """
+        _refuse_repeated(X)
         if not self.names:
             return X
         _check_frame(X, self.names)
@@ -76,7 +78,7 @@ def announce(found: dict[str, list[str]], where: str, stacklevel: int = 6) -> No
         listed = []
         for column, new in found.items():
             more = f" and {len(new) - MAX_SHOWN} more" if len(new) > MAX_SHOWN else ""
-            listed.append(f"{column}: {', '.join(new[:MAX_SHOWN])}{more}")
+            listed.append(f"{column}: {', '.join(map(shown, new[:MAX_SHOWN]))}{more}")
         text = f"{where}: levels unseen in training get the prior of their term ({'; '.join(listed)})"
         warnings.warn(text, NewLevelWarning, stacklevel=stacklevel)
 
@@ -160,10 +162,29 @@ def _as_kernel(kernel: Any) -> Kernel | None:
     return kernel.kernel() if isinstance(kernel, Terms) else kernel if isinstance(kernel, Kernel) else None
 
 
+def _refuse_repeated(X: Any) -> None:
+    """Raise if two columns of a frame have one name, which then stands for both."""
+    named = list(map(str, getattr(X, "columns", ())))
+    if twice := [name for name in dict.fromkeys(named) if named.count(name) > 1]:
+        raise ValueError(f"X has several columns {', '.join(map(repr, twice))}: rename or omit all except one")
+
+
+def refuse_unusable(X: Any) -> None:
+    """Raise for the first column of a frame that holds something other than finite numbers."""
+    for name in getattr(X, "columns", ()):
+        column = np.asarray(X[name])
+        try:
+            finite = np.isfinite(np.asarray(column, dtype=np.float64))
+        except (TypeError, ValueError):
+            raise ValueError(f"X[{name!r}] does not hold numbers: convert it, for example to 0-1 columns, or write a "
+                             f"kernel of terms with group({name})") from None  # fmt: skip
+        if not finite.all():
+            raise ValueError(f"X[{name!r}], row {int(np.argmin(finite))}: {MISSING}")
+
+
 def _check_frame(X: Any, columns: Sequence[str]) -> None:
+    _refuse_repeated(X)
     there = getattr(X, "columns", None)
-    if there is not None and (twice := [name for name in columns if list(there).count(name) > 1]):
-        raise ValueError(f"X has several columns {twice[0]!r}, which the kernel names: rename or omit all except one")
     names = list(dict.fromkeys(Derived.of(column, () if there is None else there).source for column in columns))
     if there is None or isinstance(X, np.ndarray):
         raise ValueError(f"kernel names columns of X ({', '.join(map(repr, names))}), and X is an array without names: "
@@ -189,6 +210,9 @@ def _numbers(X: Any, column: str) -> np.ndarray:
 
     def fail(row: int, why: str) -> NoReturn:
         raise ValueError(f"X[{name!r}], row {row}: {why}")
+
+    if not (finite := np.isfinite(values)).all():
+        fail(int(np.argmin(finite)), MISSING)
 
     return derived.applied(values, fail)
 

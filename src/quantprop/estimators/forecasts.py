@@ -106,7 +106,8 @@ class Forecasts(RegressorMixin, GaussianProcess):
         levels = np.atleast_1d(real_array(q, "q"))
         quantiles = {f"q{level:g}": row for level, row in zip(levels, self._as_given(y.quantile(levels)), strict=True)}
         columns = {"time": times, "mean": self._as_given(_mean_or_median(y)), "sd": self._y_std * _deviation(y)}
-        return Listing("y after the training times", {n: c.tolist() for n, c in (columns | quantiles).items()})
+        found = {name: column.tolist() for name, column in (columns | quantiles).items()}
+        return Listing("y after the training times", found, ("time",))
 
     @available_if(lambda self: self._named(Ordinal))
     def predict_proba(self, X):

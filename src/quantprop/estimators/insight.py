@@ -25,9 +25,11 @@ from quantprop.inference.solution import Solution
 from quantprop.inference.stacked import Stack
 from quantprop.inference.terms import FixedEffect, codes_of, factors_of, terms_of
 from quantprop.inference.varying import VaryingSolution
-from quantprop.kernels import Columns, Kernel, columns_of, written
+from quantprop.kernels import Columns, Kernel, PerParameter, columns_of, written
 from quantprop.kernels.grammar import quoted
 from quantprop.kernels.structure import leaves
+from quantprop.likelihoods import Varying
+from quantprop.priors.per_function import Pair
 
 LEVEL = ("mean", "constant()")  # terms that explain no difference between rows
 LENGTHSCALE = re.compile(r"(^|\.)lengthscale(\[\d+\])?$")
@@ -124,10 +126,10 @@ def trust(solution: Solution | ClassSolution) -> Trust:
 
 def relevance(model: Described, which: int = 0) -> dict[str, float]:
     """Lengthscales of the standardised features under ARD, from the shortest, whose feature counts most; none under one
-    lengthscale for all, of terms, and of an additive kernel, whose components say more.
+    lengthscale for all, of terms, of an additive kernel, whose components say more, and of a stack, whose shares do.
     """
     fitted = model.fits[which]
-    if columns_of(fitted.model.kernel) or _is_additive(fitted):
+    if columns_of(fitted.model.kernel) or _is_additive(fitted) or model.stacks:
         return {}
     found = [value for name, value in model.fits[which].hyperparameters.items() if LENGTHSCALE.search(name)]
     if len(found) != len(model.features) or len(found) == 1:
@@ -141,6 +143,13 @@ def hyperparameters(model: Described, which: int = 0) -> dict[str, float]:
     return dict(zip(_readable(model, which, list(numbers)), numbers.values(), strict=False))
 
 
+def at_bounds(model: Described, which: int = 0) -> tuple[str, ...]:
+    """The same names of the parameters that learning left at a bound."""
+    found, numbers = model.fits[which].status.at_bounds, list(model.fits[which].hyperparameters)
+    called = dict(zip(numbers, _readable(model, which, numbers), strict=False))
+    return tuple(called.get(name, name) for name in found)
+
+
 def intervals(model: Described, which: int = 0) -> dict[str, HyperparameterMarginal]:
     """Posteriors of the same parameters by the same names, if they are integrated; otherwise none."""
     if not model.integrated:
@@ -150,8 +159,11 @@ def intervals(model: Described, which: int = 0) -> dict[str, HyperparameterMargi
 
 
 def _readable(model: Described, which: int, names: list[str]) -> list[str]:
-    features, kernel = model.features, model.fits[which].model.kernel
-    named = _of_terms(kernel) if columns_of(kernel) else []
+    features, own = model.features, model.fits[which].model
+    named = _of_terms(own.kernel) if columns_of(own.kernel) else []
+    if isinstance(own.kernel, PerParameter) and isinstance(own.likelihood, Varying):
+        of_f, of_parameter = map(_of_terms, Pair.of(own.kernel))
+        named = [*of_f, *(f"{name}, for the {own.likelihood.parameter}" for name in of_parameter)] if named else []
     return [*named, *(readable(name, features) for name in names[len(named) :])]
 
 
@@ -278,7 +290,8 @@ def _factors(model: Described, solution: Solution) -> tuple[dict[str, str], dict
             reference = zip(groups, levels, factors.values(), strict=True)
             of_all = "the mean of all levels"
             references |= {group.name: of_all if code is None else level[code] for group, level, code in reference}
-            for codes in codes_of(solution, term):
+            coded = [called for called in solution.fixed_effects() if called.startswith(f"{name}[")]
+            for called, codes in zip(coded, codes_of(solution, term), strict=True):
                 named = (level[code] for level, code in zip(levels, codes, strict=True))
-                words[f"{name}[{', '.join(f'{c:g}' for c in codes)}]"] = f"{name}[{', '.join(named)}]"
+                words[called] = f"{name}[{', '.join(named)}]"
     return words, references

@@ -1,11 +1,13 @@
-"""Summaries of fitted estimators, effects of levels, and contrasts on the scale of y."""
+"""Summaries and effects of fitted estimators, those of levels, and contrasts on the scale of y."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from quantprop.estimators.reading import Estimated
+from quantprop.estimators.insight import term_summary
+from quantprop.estimators.reading import Estimated, only_model
 from quantprop.estimators.summary import Summary, summary
+from quantprop.inference.terms import FixedEffect
 from quantprop.runtime.listing import Listing
 
 
@@ -31,6 +33,20 @@ class Readable:
         2.0
         """
         return summary(Estimated(self))
+
+    def fixed_effects(self) -> dict[str, FixedEffect]:
+        """Coefficients of linear terms, differences of a factor's levels from its reference level, and "mean", each
+        with standard error and 95 % interval: in units of y, and by the names of columns and levels.
+
+        >>> import numpy as np
+        >>> from quantprop import GaussianProcessRegressor
+        >>> X, y = np.repeat([[5.0], [7.0]], 4, axis=0), np.r_[1.0, 1.2, 0.9, 1.1, 2.0, 2.1, 2.2, 1.9]
+        >>> model = GaussianProcessRegressor("factor(0)", mean="constant", normalize_y=True, method="ep").fit(X, y)
+        >>> {name: round(effect.estimate, 2) for name, effect in model.fixed_effects().items()}
+        {'factor(0)[7]': 1.0, 'mean': 1.05}
+        """
+        only_model(self)
+        return term_summary(Estimated(self)).fixed
 
     def levels(self, column: str | int) -> Listing:
         """The effect on f of every level of a column: estimate, standard error, 95 % interval and expected rank.
@@ -58,17 +74,21 @@ class Readable:
         """
         return Estimated(self).levels(column)
 
-    def contrasts(self, column: str | int, against: str | None = None, X: Any = None) -> Listing:
+    def contrasts(self, column: str | int, against: Any = None, X: Any = None) -> Listing:
         """The expected y averaged over rows, all of them at one level, against the same at another level.
 
         Differences and ratios come from joint draws of the posterior, differences under Gaussian noise exactly. Of two
-        classes y is the probability of the second; of counts the rate per unit of exposure. Ratios are NaN where the
-        other level's y is not positive in all draws. If rows times levels exceed 2,000, a random sample of the rows is
-        used.
+        classes y is the probability of the second; of counts the rate per unit of exposure; ordered labels count as the
+        numbers that they are, or as their places from 1. Ratios are NaN where the other level's y is not positive in
+        all draws. If rows times levels exceed 2,000, a random sample of the rows is used.
+
+        Random effects within levels of the column, such as `group(block, variety)` where varieties are compared, are
+        at 0, their mean over a population, as in mixed models; unless no other term has the column. All other groups
+        keep the effects learned of them. `levels` has the effects of the terms themselves.
 
         Args:
             column: A column of X, by name or position.
-            against: The level to compare with; the first by default.
+            against: The level to compare with, as text or as the column has it; the first by default.
             X: The rows to average over; the training rows by default.
 
         Returns:

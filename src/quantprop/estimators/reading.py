@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from quantprop.core.parameters import values
 from quantprop.core.units import Units
 from quantprop.estimators.columns import label, shown
 from quantprop.estimators.core import FittedCore
-from quantprop.inference.classes import ClassSolution
+from quantprop.inference.classes import as_classes
 from quantprop.inference.integrated import Integrated
 from quantprop.inference.levels import Grouping, contrasts, levels
 from quantprop.inference.results import Fitted
+from quantprop.inference.solution import Solution
 from quantprop.inference.stacked import Stack
 from quantprop.learning.shaped import Constraint
-from quantprop.likelihoods import Ordinal
 from quantprop.runtime.listing import Listing
 from quantprop.runtime.names import check_name
 
@@ -79,6 +80,27 @@ class Described:
             raise ValueError(f"level must be positive, since the model is of log y; got {level}")
         return ((math.log(level) if log else level) - origin) / unit
 
+    @property
+    def standardised(self) -> str:
+        """What the model has for y, and its noise in units of y; nothing if that is y itself.
+
+        >>> from quantprop import GaussianProcessRegressor
+        >>> model = GaussianProcessRegressor(optimizer=None, normalize_y=True).fit([[0.0], [1.0], [2.0]], [1, 5, 3])
+        >>> Estimated(model).standardised
+        '(y - 3) / 1.633; scale of the likelihood in units of y: 0.8165'
+        """
+        units, likelihood = self.units_of_y, values(self.fits[0].model.likelihood)
+        if units == Units():
+            return ""
+        y = f"log {self.target}" if units.log else self.target
+        y = f"({y} {'-' if units.centre > 0 else '+'} {abs(units.centre):.4g})" if units.centre else y
+        y = f"{y} / {units.scale:.4g}" if units.scale != 1.0 else y
+        name = likelihood.noise_name
+        if name is None or units.log or self.scale_of_f[1] == 1.0:  # f is of log y
+            return y
+        noise = units.scale * float(getattr(likelihood, name))
+        return f"{y}; {name} of the likelihood in units of {self.target}: {noise:.4g}"
+
     def levels(self, column: Any) -> Listing:
         """The effect on f of every level of a column, as `GaussianProcessRegressor.levels` defines it."""
         return levels(only_model(self.estimator).posterior, self.grouping(column), self.scale_of_f[1])
@@ -89,17 +111,8 @@ class Described:
         """
         core = only_model(self.estimator)
         rows = core.rows if x is None else (x, None)
-        against = None if against is None else shown(label(against))
-        return contrasts(core.posterior, self.grouping(column), *rows, against, self.units_of_y, self._grades())
-
-    def _grades(self) -> np.ndarray | None:
-        """The values of ordered classes; None of other observations, and of classes without a value."""
-        if not isinstance(self.fits[0].model.likelihood, Ordinal):
-            return None
-        try:
-            return np.array(self.labels, dtype=np.float64)
-        except ValueError:
-            return None
+        level = None if against is None else shown(label(against))
+        return contrasts(core.posterior, self.grouping(column), *rows, level, self.units_of_y, self.labels)
 
 
 @dataclass(frozen=True)
@@ -151,10 +164,10 @@ def only_model(estimator: Any) -> FittedCore:
     """The learned model of an estimator that has one, of one latent function."""
     estimator._check_fitted()
     cores = estimator._cores()
-    if len(cores) > 1 or isinstance(cores[0].fitted.solution, ClassSolution):
+    if len(cores) > 1 or not isinstance(as_classes(cores[0].fitted.solution), Solution):
         raise ValueError(
-            f"levels and contrasts need a single latent function, and this model of {len(estimator.classes_)} "
-            "classes has several: fit one class against the others"
+            f"levels, contrasts and fixed effects need a single latent function, and this model of "
+            f"{len(estimator.classes_)} classes has several: fit one class against the others"
         )
     return cores[0]
 

@@ -189,7 +189,11 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
         vectors = self._vectors()
         if vectors:
             refuse_others(X, "X")
-        found = validate_data(self, X, ensure_2d=vectors, dtype="numeric" if vectors else None, **more)
+        try:
+            found = validate_data(self, X, ensure_2d=vectors, dtype="numeric" if vectors else None, **more)
+        except ValueError:
+            columns.refuse_unusable(X)
+            raise
         x, y = found if "y" in more else (found, None)
         if vectors:
             refuse_sizes(x := np.asarray(x, dtype=np.float64), "X", all_rows=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from quantprop.estimators import insight
 from quantprop.estimators.reading import Described
 from quantprop.inference.closeness import Closeness, closeness, refusal
 from quantprop.inference.degrees import effective_degrees
-from quantprop.inference.levels import is_effect
+from quantprop.inference.levels import Grouping, is_effect
 from quantprop.inference.terms import Parts, at_levels, effects_at, factors_of, terms_of
 from quantprop.kernels import Kernel, Lines, groups_of
 from quantprop.kernels.structure import leaves
@@ -26,6 +26,7 @@ from quantprop.runtime.precision import float64
 
 COMPONENTS = {"components": "by component", "columns": "by column, interactions included"}
 MAX_COMPONENTS = 10  # shown as text, from the largest
+SHARE_DIGITS = 4  # after the point, in text
 MAX_EXTREMES = 5  # levels of a group that are shown at each end
 
 
@@ -91,7 +92,7 @@ def record(model: Described) -> dict[str, Any]:
 def _part(model: Described, which: int) -> dict[str, Any]:
     fitted = model.fits[which]
     part = {
-        "learning": str(fitted.status),
+        "learning": str(replace(fitted.status, at_bounds=insight.at_bounds(model, which))),
         "inference": str(fitted.solution.status),
         "hyperparameters": insight.hyperparameters(model, which),
     }
@@ -145,22 +146,33 @@ def _smooth(model: Described, which: int) -> dict[str, float]:
 
 
 def _groups(model: Described, which: int) -> dict[str, dict[str, Any]]:
-    """The prior standard deviation of each effect of a group, the number of levels, and the levels of one column with
-    the largest and smallest effects. An effect times a linear term is a slope.
+    """The prior standard deviation of each effect of a group, the number of levels, and those with the largest and
+    smallest effects. An effect times a linear term is a slope.
     """
     solution, found = model.fits[which].solution.of_f, {}
     for name, term in terms_of(solution.model.plain_kernel).items():
         if (columns := groups_of(term)) and not factors_of(term):
             codes = np.unique(solution.X[:, list(map(int, columns))], axis=0)
             found[name] = {"levels": len(codes)}
-            group = model.grouping(groups_of(term, called=True)[0])
-            if len(columns) == 1 and is_effect(term, group):
+            group = _combined([model.grouping(column) for column in groups_of(term, called=True)], codes)
+            if is_effect(term, group):
                 x = at_levels(term, group.places, list(group.levels.values()), solution.X.shape[1])
                 found[name] |= _effects(model, solution, name, term, x, group)
     return found
 
 
-def _effects(model: Described, solution: Any, name: str, term: Kernel, x: np.ndarray, group: Any) -> dict[str, Any]:
+def _combined(groups: list[Grouping], codes: np.ndarray) -> Grouping:
+    """The combinations of levels of several columns that there are, as levels of one."""
+    if len(groups) == 1:
+        return groups[0]
+    names = [{float(code[0]): level for level, code in group.levels.items()} for group in groups]
+    levels = {":".join(known[code] for known, code in zip(names, row, strict=True)): row for row in codes}
+    return Grouping(":".join(group.name for group in groups), tuple(g.places[0] for g in groups), levels)
+
+
+def _effects(
+    model: Described, solution: Any, name: str, term: Kernel, x: np.ndarray, group: Grouping
+) -> dict[str, Any]:
     unit = model.scale_of_f[1]
     mean = unit * effects_at(solution, x, Parts((name,), (term,)))[name].mean
     sd = unit * float(np.sqrt(np.mean(np.asarray(term.diagonal(jnp.asarray(x))))))
@@ -209,6 +221,8 @@ def described(model: Described, known: Mapping[str, Any]) -> Iterator[str | List
         if (kept := part.get("constraint")) is not None:
             wrong = f"largest probability of a wrong sign {kept['wrong']:.2g}"
             yield f"{', '.join(kept['shapes'])}: {kept['virtual_rows']} virtual rows, {wrong}"
+        if model.standardised:
+            yield f"log densities, hyperparameters and formula are those of {model.standardised}"
         ranked = insight.relevance(model, i)
         yield from _hyperparameters(part, bool(ranked) or "components" in part)
         if "kernel" in part:
@@ -264,7 +278,11 @@ def _terms(part: Mapping[str, Any]) -> Iterator[str | Listing]:
     more = " (effective degrees of freedom of smooth terms)" if degrees else ""
     rows = []
     for name, share in sorted(part["shares"].items(), key=lambda pair: -pair[1]):
-        known = {"share": share, "degrees": degrees.get(name), "lengthscale": lengths.get(f"lengthscale of {name}")}
+        known = {
+            "share": round(share, SHARE_DIGITS) + 0.0,
+            "degrees": degrees.get(name),
+            "lengthscale": lengths.get(f"lengthscale of {name}"),
+        }
         rows.append((name, {key: value for key, value in known.items() if value is not None}))
     yield _listing(f"fraction of the variance of f that each term explains{more}", "term", rows)
     if part.get("groups"):

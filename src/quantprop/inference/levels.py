@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
@@ -18,9 +19,10 @@ from quantprop.inference.mixture import Mixture
 from quantprop.inference.prediction import draws
 from quantprop.inference.solution import Solution
 from quantprop.inference.terms import Parts, at_levels, joint_of, terms_of
+from quantprop.inference.varying import VaryingSolution
 from quantprop.kernels import Categories, Kernel, Linear, Lines, columns_of, summands
-from quantprop.kernels.structure import leaves
-from quantprop.likelihoods import Gaussian
+from quantprop.kernels.structure import bare, leaves
+from quantprop.likelihoods import Gaussian, Varying
 from quantprop.runtime.listing import Listing
 from quantprop.runtime.names import check_name
 from quantprop.runtime.precision import float64, to_numpy
@@ -136,29 +138,35 @@ def blocks(group: Grouping, x: np.ndarray, weights: np.ndarray | None) -> tuple[
     return found, share / share.sum()
 
 
-def _is_nested(term: Kernel, group: Grouping) -> bool:
-    """True if a term has a random effect of each combination of the column's levels with those of other columns."""
-    seen = {column for _, columns in leaves(term) for column in columns or (None,)}
-    return all(isinstance(leaf, Categories) for leaf, _ in leaves(term)) and seen > set(group.places)
-
-
-def _latent(solution: Solution, group: Grouping, at: np.ndarray) -> Normal:
-    """The joint posterior of f at inputs, without random effects nested in the column, which new rows have not."""
-    terms = summands(solution.model.plain_kernel)
-    kept = [term for term in terms if not _is_nested(term, group)]
-    if len(kept) in (0, len(terms)):
-        return solution.predict(at, full_cov=True)
-    joint, k = joint_of(solution, at, Parts(("others",), (reduce(add, kept),))), len(at)
-    both = np.tile(np.eye(k), len(joint.mean) // k)  # with a mean that was learned
-    known = 0.0 if solution._learned_mean.names else solution.model.prior_mean(at)
-    return _normal(both @ joint.mean + known, both @ joint.covariance @ both.T)
-
-
-def averages(posterior: Solution, group: Grouping, x: np.ndarray, weights: np.ndarray | None) -> Normal:
+def averages(solution: Solution, group: Grouping, x: np.ndarray, weights: np.ndarray | None) -> Normal:
     """The joint posterior of f averaged over rows, with all of them at each level."""
     at, share = blocks(group, x, weights)
-    f, average = _latent(posterior, group, at), np.kron(np.eye(len(group.levels)), share)
+    f, average = _compared(solution, group, at), np.kron(np.eye(len(group.levels)), share)
     return _normal(average @ f.mean, average @ f.covariance @ average.T)
+
+
+def _compared(solution: Solution, group: Grouping, at: np.ndarray) -> Normal:
+    """The joint posterior of f with random effects within levels of the column at 0, as in a population of groups:
+    group(block, variety) says how one plot differs from its variety. Without other terms of the column they count.
+    """
+    kernel = solution.model.plain_kernel
+    kept = [term for term in summands(kernel) if not _is_within(term, group)]
+    moved = any(bare(term) or set(columns_of(term)) & set(group.places) for term in kept)
+    if not moved or len(kept) == len(summands(kernel)):
+        return solution.predict(at, full_cov=True)
+    joint, k = joint_of(solution, at, Parts(("kept",), (reduce(add, kept),))), len(at)
+    if len(joint.mean) == k:  # the mean is known
+        return _normal(joint.mean + solution.model.prior_mean(at), joint.covariance)
+    whole = np.hstack([np.eye(k), np.eye(k)])
+    return _normal(whole @ joint.mean, whole @ joint.covariance @ whole.T)
+
+
+def _is_within(term: Kernel, group: Grouping) -> bool:
+    """True if a term depends on the column, and has random effects of another column."""
+    others = [
+        leaf for leaf, seen in leaves(term) if isinstance(leaf, Categories) and set(seen or ()) - set(group.places)
+    ]
+    return bool(others) and bool(set(columns_of(term)) & set(group.places))
 
 
 @float64
@@ -169,24 +177,23 @@ def contrasts(
     weights: np.ndarray | None,
     against: str | None = None,
     units: Units = Units(),
-    grades: Float[np.ndarray, " classes"] | None = None,
+    labels: Sequence[str] = (),
     seed: int = 0,
 ) -> Listing:
     """The expected y averaged over rows x with all of them at each level, and its difference from and ratio to the
-    level `against`, without random effects nested in the column; `grades` are the values of ordered classes. For
-    Gaussian noise differences are exact; otherwise estimates and 95 % intervals are quantiles of joint draws, and an
-    error is the width of its interval divided by that of a standard normal distribution.
+    level `against`. For Gaussian noise differences are exact; otherwise estimates and 95 % intervals are quantiles of
+    joint draws, and an error is the width of its interval divided by that of a standard normal distribution.
+
+    `labels` are those of classes. Ordered ones count as the numbers that they are, or as their places from 1.
     """
     named = list(group.levels)
     against = named[0] if against is None else against
     check_name("against", against, named)
     likelihood = posterior.model.plain_likelihood
-    if likelihood.latents > 1:
-        raise ValueError("contrasts is not supported for a likelihood with a varying parameter: use levels, the "
-                         "effects on f, or predictions at each level")  # fmt: skip
-    exact = isinstance(posterior, Solution) and isinstance(likelihood, Gaussian) and not units.log
-    if exact:
-        f = averages(posterior, group, x, weights)
+    of_y = likelihood.base if isinstance(likelihood, Varying) else likelihood
+    called, grades = _grades(labels if likelihood.observes == "ordered" else ())
+    if isinstance(posterior, Solution) and isinstance(of_y, Gaussian) and not units.log:
+        f = averages(posterior.of_f, group, x, weights)
         y = _normal(units.centre + units.scale * f.mean, units.scale**2 * f.covariance)
         drawn = draws(y, MEAN_DRAWS, seed)
     else:
@@ -195,7 +202,9 @@ def contrasts(
     rows = [_contrast(y, drawn, k, base) for k in range(len(named)) if k != base]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     others = [name for name in named if name != against]
-    what = "median y" if units.log else "probability of the second class" if _is_binary(likelihood) else "expected y"
+    if _is_binary(likelihood):
+        called = f"probability of {labels[1] if labels else 'the second class'}"
+    what = "median y" if units.log else called
     title = f"{what} at levels of {group.name} against {against}, averaged over rows (95 % intervals)"
     return Listing(title, {"level": others, "against": [against] * len(others), **columns})
 
@@ -217,33 +226,38 @@ def _contrast(y: Normal | None, drawn: np.ndarray, k: int, base: int) -> dict[st
     return dict(zip(names, (*map(float, (mean, middle, error, low, high)), *ratio), strict=True))
 
 
-def _mean_grade(likelihood: Any, f: np.ndarray, grades: np.ndarray) -> np.ndarray:
-    """E[y | f] of ordered classes with values: Σ_j P(y ≥ j) (grade_j − grade_{j−1})."""
-    above = ndtr(f[..., None] - np.asarray(likelihood.cutpoints))
-    return grades[0] + above @ np.diff(grades)
-
-
 def _is_binary(likelihood: Any) -> bool:
     return likelihood.observes == "classes"
 
 
+def _grades(labels: Sequence[str]) -> tuple[str, list[float]]:
+    """What is expected of y, and the numbers that ordered labels are, or their places."""
+    try:
+        return "expected y", [float(label) for label in labels]
+    except ValueError:
+        return f"expected place of y in {' < '.join(labels)}, from 1,", [1.0 + i for i in range(len(labels))]
+
+
 def _draws_of_y(
-    posterior: Posterior,
-    group: Grouping,
-    x: np.ndarray,
-    weights: np.ndarray | None,
-    units: Units,
-    grades: np.ndarray | None,
-    seed: int,
-) -> Float[np.ndarray, "draws levels"]:
+    posterior: Posterior, group: Grouping, x: np.ndarray, weights: np.ndarray | None, units: Units,
+    grades: Sequence[float], seed: int,
+) -> Float[np.ndarray, "draws levels"]:  # fmt: skip
     """Joint draws of the expected y at every level, averaged over rows; of a target's logarithm, of the median."""
     at, share = blocks(group, x, weights)
 
+    def sampled(rng: np.random.Generator, one: Solution, n: int) -> np.ndarray:
+        return draws(_compared(one, group, at), n, int(rng.integers(2**31)))
+
     def of_component(rng: np.random.Generator, one: Solution, n: int) -> np.ndarray:
-        f = draws(_latent(one, group, at), n, seed=int(rng.integers(2**31)))
-        likelihood = one.model.plain_likelihood
-        mean = to_numpy(_mean_of_y(likelihood, f)) if grades is None else _mean_grade(likelihood, f, grades)
-        mean = units.outward(0.5 * (1.0 + mean) if _is_binary(likelihood) else mean)
+        f, likelihood = sampled(rng, one.of_f, n), one.model.plain_likelihood
+        if isinstance(one, VaryingSolution):
+            f = np.stack([f, sampled(rng, one.parameter, n)], axis=-1)
+        if grades:  # Σ P(y ≥ j) (grade j − grade before)
+            above = zip(np.diff(grades), likelihood.cutpoints, strict=True)
+            mean = grades[0] + sum(step * ndtr(f - cutpoint) for step, cutpoint in above)
+        else:
+            mean = to_numpy(_mean_of_y(likelihood, f))
+            mean = units.outward(0.5 * (1.0 + mean) if _is_binary(likelihood) else mean)
         return mean.reshape(n, len(group.levels), len(share)) @ share
 
     if isinstance(posterior, Mixture):

@@ -206,7 +206,8 @@ class Solution:
 
     def fixed_effects(self) -> dict[str, FixedEffect]:
         """The coefficients of linear terms, and "mean", the level where these are 0: estimate, standard error and 95 %
-        interval of each, at the learned hyperparameters. What is not known of a learned mean is in all errors.
+        interval of each, at the learned hyperparameters. What is not known of a learned mean is in all errors. Levels
+        of a factor appear as X has them; those of a frame by code (estimators' `fixed_effects` has their names).
         """
         return fixed_effects(self)
 

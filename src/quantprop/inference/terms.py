@@ -122,18 +122,17 @@ def _name(term: Kernel) -> str:
 def effects_at(solution: Solution, x: Float[np.ndarray, "k d"], of: Parts | None = None) -> Effects:
     """The posterior of every part at inputs, including the uncertainty of a learned mean; by default of every term."""
     of = Parts.of(solution.model.plain_kernel) if of is None else of
-    named = of.names
     learned, given = solution._learned_mean, solution.model.prior_mean(x)
 
     def moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # a column for each term
         latent, own, moves = _posterior(solution, of, x, _variances)
         mean, variance, prior = (
-            np.reshape(each, (len(named), -1))[:, : len(x)] for each in (latent.mean, latent.variance, own)
+            np.reshape(each, (len(of.names), -1))[:, : len(x)] for each in (latent.mean, latent.variance, own)
         )
         return mean.T, (prediction.above_rounding(variance, prior, len(solution.X)) + np.sum(moves**2, axis=-1)).T
 
-    mean, variance = prediction.in_pieces(moments, x, max(1, prediction.MAX_INPUTS // len(named)))
-    parts = {name: Normal(mean[:, i], variance[:, i]) for i, name in enumerate(named)}
+    mean, variance = prediction.in_pieces(moments, x, max(1, prediction.MAX_INPUTS // len(of.names)))
+    parts = {name: Normal(mean[:, i], variance[:, i]) for i, name in enumerate(of.names)}
     if given.any() or learned.names:
         parts[MEAN] = Normal(given, np.sum(learned.moves(x) ** 2, axis=1))
     return Effects(solution, x, parts, of)
@@ -274,7 +273,8 @@ def _differences(solution: Solution, name: str, term: Kernel) -> dict[str, Fixed
     codes = codes_of(solution, term)
     x = at_levels(term, tuple(map(int, factors_of(term))), codes, solution.X.shape[1])
     at = effects_at(solution, x, Parts.of_items(solution.model.plain_kernel))[name]
-    return {f"{name}[{', '.join(f'{c:g}' for c in code)}]": _effect(at.mean[i], at.variance[i])
+    kind = "code " if factors_of(term) != factors_of(term, called=True) else ""  # a frame's levels have codes in X
+    return {f"{name}[{kind}{', '.join(f'{c:g}' for c in code)}]": _effect(at.mean[i], at.variance[i])
             for i, code in enumerate(codes)}  # fmt: skip
 
 

@@ -127,6 +127,9 @@ class Varying(Likelihood):
     def few_node_moments(self, datum: Datum, cavity: Normal) -> tuple[Moments, Bool[Array, ""]]:
         return few_node_pair(self, datum, cavity)
 
+    def mean(self, datum: Datum, f: Any) -> Scalar:
+        return self.at(f[1]).mean(datum, f[0])
+
     # --- y, as the user gives it -------------------------------------------------------------------------------------
 
     def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:

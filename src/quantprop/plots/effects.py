@@ -31,11 +31,11 @@ COLOURS = (BLUE, RED, GREEN, ORANGE, GREY, BLACK)
 def effects(source: Any, *, scale: Scale | None = None, axes: Sequence[Axes] | None = None) -> list[Axes]:
     """Plot the posterior of each term of a sum: mean, the intervals that hold 50 % and 90 %, and the data as ticks.
 
-    One column is a curve, or points for the levels of a group. Two columns are a map; a column and a group are curves
-    of the levels with most rows. Terms without a column are omitted. An additive kernel, or a stack, has a panel for
-    each column and for at most six interactions that explain 1 % of f or more (`Solution.sobol`), from the largest; an
-    interaction is drawn over its first column, at three values of the second. Intervals of a stack are those of a
-    normal distribution with its mean and variance.
+    Effects are in units of y if f is its mean. One column is a curve, or points for the levels of a group. Two columns
+    are a map; a column and a group are curves of the levels with most rows. Terms without a column are omitted. An
+    additive kernel, or a stack, has a panel for each column and for at most six interactions that explain 1 % of f or
+    more (`Solution.sobol`), from the largest; an interaction is drawn over its first column, at three values of the
+    second. Intervals of a stack are those of a normal distribution with its mean and variance.
 
     Args:
         source: A Solution, a Fitted, a Stack, or a fitted estimator.
@@ -90,17 +90,18 @@ def effect(source: Any, name: str, *, scale: Scale | None = None, ax: Axes | Non
     choice(found).check("name", name)
     ax, panel = axes_of(ax), found[name]
     scale = (scale_of(source, posterior) if scale is None else scale).of(panel)
-    _draw(_Drawn(posterior, models_of(posterior)[1][0].X), panel, scale, ax)
+    _draw(_Drawn(posterior, models_of(posterior)[1][0].X, scale.of_y), panel, scale, ax)
     named = ":".join(map(scale.name, panel.columns)) if panel.is_component and scale.names else plain(name)
     ax.set_title(named, fontsize="medium", loc="left")
     return ax
 
 
 class _Drawn(NamedTuple):
-    """A posterior, and the rows that it was learned from."""
+    """A posterior, the rows that it was learned from, and the unit of y."""
 
     posterior: Solution | Stack
     X: np.ndarray
+    unit: float
 
 
 def _posterior_of(source: Any) -> Solution | Stack:
@@ -150,7 +151,7 @@ def _at(solution: _Drawn, panel: Panel, values: dict[int, np.ndarray]) -> Normal
 
 
 def _part(solution: _Drawn, panel: Panel, x: np.ndarray) -> Normal:
-    return panel.at(solution.posterior, x)
+    return panel.at(solution.posterior, x, solution.unit)
 
 
 def _span(column: np.ndarray, points: int) -> np.ndarray:

@@ -24,7 +24,7 @@ ROUNDING = 1e-12  # a number is 0 below this multiple of the numbers that it is 
 
 class Scale(NamedTuple):
     """Names of the columns of X, labels of their levels, and the units of the table: numbers are centre + unit x, days
-    since 1970 for dates.
+    since 1970 for dates; effects are `of_y` times those on the model's own f.
     """
 
     names: Mapping[int, str] = {}
@@ -32,6 +32,7 @@ class Scale(NamedTuple):
     centre: Mapping[int, float] = {}
     unit: Mapping[int, float] = {}
     dates: tuple[int, ...] = ()
+    of_y: float = 1.0
 
     def name(self, column: int) -> str:
         return plain(self.names.get(column, f"x{column}"))
@@ -71,12 +72,18 @@ class Panel(NamedTuple):
     levels: Mapping[int, tuple[int, ...]] = {}
     is_component: bool = False
 
-    def at(self, posterior: Solution | Stack, x: np.ndarray) -> Normal:
-        """The posterior at rows x."""
+    @property
+    def is_drawn(self) -> bool:
+        """True if it is a curve, a map or levels; of more columns there is a histogram of the means at the rows."""
+        return len(self.columns) == 1 or (len(self.columns) == 2 and len(self.groups) < 2)
+
+    def at(self, posterior: Solution | Stack, x: np.ndarray, unit: float = 1.0) -> Normal:
+        """The posterior at rows x, times a unit."""
         weights, each = models_of(posterior)
         found = [effects_at(one, x, Parts((self.name,), (term,))) if term is not None else {}
                  for one, term in zip(each, self.terms, strict=True)]  # fmt: skip
-        return averaged(weights, found)[self.name]
+        part = averaged(weights, found)[self.name]
+        return Normal(unit * part.mean, unit**2 * part.variance)
 
     def codes(self, x: np.ndarray, column: int) -> np.ndarray:
         """A group in rows x: its values, or the places of the levels among their columns, from 1."""
@@ -137,7 +144,7 @@ def _components(each: Sequence[Decomposition], x: np.ndarray) -> Iterator[Panel]
 
 
 def scale_of(source: Any, solution: Solution | Stack) -> Scale:
-    """Names from the kernel's columns or an estimator, levels from an estimator that has coded them."""
+    """Names from the kernel's columns or an estimator; levels and the unit of y from an estimator."""
     names: dict[int, str] = {}
     each = (leaves(solution.model.plain_kernel, called=called) for called in (False, True))
     for (_, columns), (_, called) in zip(*each, strict=True):
@@ -145,4 +152,5 @@ def scale_of(source: Any, solution: Solution | Stack) -> Scale:
         names |= {int(column): name for column, name in pairs if isinstance(name, str)}
     names = dict(enumerate(map(str, getattr(source, "feature_names_in_", ())))) | names
     coding = getattr(source, "_coding", None)
-    return Scale(names, dict(coding.levels) if coding is not None and coding.names else {})
+    levels = dict(coding.levels) if coding is not None and coding.names else {}
+    return Scale(names, levels, of_y=float(getattr(source, "_y_std", 1.0)))

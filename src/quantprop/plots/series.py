@@ -110,14 +110,14 @@ def decomposition(source: Any, *, scale: Scale | None = None, figure: Figure | N
     axes = list(figure.subplots(count, squeeze=False)[:, 0])
     periods = {panel.name: _period(panel) for panel in panels(solution)}
     for ax, (name, curve) in zip(axes, curves.items(), strict=False):
-        banded(ax, at + shift, curve)
+        banded(ax, at + shift, Normal(scale.of_y * curve.mean, scale.of_y**2 * curve.variance))
         ax.set_title(plain(name), fontsize="medium", loc="left")
         if is_fast := periods.get(name, np.inf) * MAX_PERIODS_OF_ALL_TIMES < np.ptp(at):
             ax.set_xlim(at[-1] + shift - PERIODS_SHOWN * periods[name], at[-1] + shift)
         ax.tick_params(labelbottom=is_fast)
     if y is not None:
         for ax, less in ((axes[0], solution.model.prior_mean(solution.X)), (axes[-1], solution.marginals.mean)):
-            ax.plot(time + shift, y - less, ".", color=BLACK, markersize=2)
+            ax.plot(time + shift, scale.of_y * (y - less), ".", color=BLACK, markersize=2)
         axes[-1].set_title("rest", fontsize="medium", loc="left")
     axes[-1].tick_params(labelbottom=True)
     axes[-1].set_xlabel(scale.name(column))

@@ -22,7 +22,6 @@ from quantprop.report.names import called
 from quantprop.report.svg import STYLE, inline
 from quantprop.runtime.markup import Markup, element
 from quantprop.tables import TableModel
-from quantprop.tables.encoding import Encoding
 from quantprop.tables.targets import REAL
 
 SIZE, SMALL = (4.8, 3.5), (3.2, 2.4)
@@ -107,10 +106,10 @@ def calibration(one: Evaluated) -> Picture:
 def effects(model: TableModel, which: int = 0) -> Iterator[Picture]:
     """A panel for each term of a model of terms, in the table's units; then those of a parameter that varies."""
     solution: Any = model.fits[which].solution
-    yield from _of_terms(model, which, solution.of_f, term_summary(model, which).shares, "f")
+    yield from _of_terms(model, which, solution.of_f, term_summary(model, which).shares, "f", _scale(model))
     if (varying := varying_parameter(model, which)) is not None:
         of = f"the function behind the {varying['parameter']}"
-        yield from _of_terms(model, which, solution.parameter, varying["shares"], of)
+        yield from _of_terms(model, which, solution.parameter, varying["shares"], of, _scale(model)._replace(of_y=1.0))
 
 
 def checks(model: TableModel, which: int = 0) -> Picture | None:
@@ -125,9 +124,8 @@ def checks(model: TableModel, which: int = 0) -> Picture | None:
 
 
 def _of_terms(
-    model: TableModel, which: int, solution: Solution, shares: Mapping[str, float], of: str
+    model: TableModel, which: int, solution: Solution, shares: Mapping[str, float], of: str, scale: Scale
 ) -> Iterator[Picture]:
-    scale = _scale(model.encoding)
     whole = with_components(model, which) is None  # otherwise the components of its term are drawn on their own
     drawn = [panel for panel in panels(solution) if panel.name in shares or (whole and len(panel.columns) == 1)]
     if len(drawn) > 1 and time_of(solution) is not None:
@@ -139,7 +137,8 @@ def _of_terms(
         figure = Figure(figsize=SIZE, layout="constrained")
         plots.effect(solution, panel.name, scale=scale, ax=figure.subplots())
         share = f": {100.0 * shares[panel.name]:.1f} % of the variance of {of}" if panel.name in shares else ""
-        caption = f"The effect of {panel.name} on {of}, mean with 50 % and 90 % intervals{share}."
+        shown = "mean with 50 % and 90 % intervals" if panel.is_drawn else "histogram of the means at the rows"
+        caption = f"The effect of {panel.name} on {of}, {shown}{share}."
         yield Picture(figure, caption, caption)
 
 
@@ -149,7 +148,7 @@ def components(model: TableModel, posterior: Solution | Stack, found: Sobol) -> 
     figures = [Figure(figsize=SMALL, layout="constrained") for _ in drawn]
     axes = [figure.subplots() for figure in figures]
     curves = [ax for ax, panel in zip(axes, drawn, strict=True) if len(panel.columns) == 1]
-    scale = _scale(model.encoding)
+    scale = _scale(model)
     for panel, ax in zip(drawn, axes, strict=True):
         plots.effect(posterior, panel.name, scale=scale, ax=ax)
         ax.set_title("", loc="left")
@@ -162,12 +161,13 @@ def components(model: TableModel, posterior: Solution | Stack, found: Sobol) -> 
         yield Picture(figure, caption, f"The effect of {caption}, mean with intervals.")
 
 
-def _scale(encoding: Encoding) -> Scale:
-    """The names and units of the columns of a table."""
+def _scale(model: TableModel) -> Scale:
+    """The names and units of the columns of a table, and the unit of f."""
+    encoding = model.encoding
     coded = {i: column.levels for i, column in enumerate(encoding.columns) if column.treatment == "coded"}
     centre, unit = dict(enumerate(encoding.centre)), dict(enumerate(encoding.scale))
     dates = tuple(encoding.features.index(column.name) for column in encoding.columns if column.dates)
-    return Scale(dict(enumerate(encoding.features)), coded, centre, unit, dates)
+    return Scale(dict(enumerate(encoding.features)), coded, centre, unit, dates, model.scale_of_f[1])
 
 
 def posterior(comparison: Comparison) -> Iterator[Picture]:
@@ -205,7 +205,7 @@ def _over_one(comparison: Comparison, of: str, caption: str) -> Picture:
         plots.posterior(solution, solution.X, y, of=of, ax=ax)
         _in_units(ax.xaxis, encoding.centre[0], encoding.scale[0])
         ax.set(xlabel=plain(encoding.features[0]), ylabel="f" if of == "f" else plain(model.target))
-        if of == "y":
+        if of == "y" or real:
             _in_units(ax.yaxis, centre, scale)
 
     return Picture(_drawn(draw), caption, f"Mean with 50 % and 90 % intervals. {caption}")

@@ -19,10 +19,12 @@ class Listing(Mapping[str, list]):
     Attributes:
         title: what the rows are.
         columns: text and numbers by the name of the column.
+        places: columns of numbers that say where a row is, such as times, and print with all their digits.
     """
 
     title: str
     columns: dict[str, list]
+    places: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> list:
         return self.columns[name]
@@ -45,9 +47,9 @@ class Listing(Mapping[str, list]):
         return importlib.import_module(there[0]).DataFrame(self.columns)
 
     def lines(self) -> Iterator[str]:
-        """The title, and a line for each row, numbers to four digits."""
+        """The title, and a line for each row, numbers to four digits, places to twelve."""
         yield f"{self.title}:"
-        cells = [[name, *map(_written, column)] for name, column in self.items()]
+        cells = [[name, *column] for name, column in zip(self, self._cells(), strict=True)]
         sides = ["<" if any(isinstance(value, str) for value in column) else ">" for column in self.values()]
         widths = [max(map(len, column)) for column in cells]
         for row in zip(*cells, strict=True):
@@ -58,10 +60,14 @@ class Listing(Mapping[str, list]):
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
-        return table(list(self), zip(*(map(_written, column) for column in self.values()), strict=True), self.title)
+        return table(list(self), zip(*self._cells(), strict=True), self.title)
+
+    def _cells(self) -> list[list[str]]:
+        digits = {name: 12 if name in self.places else 4 for name in self}
+        return [[_written(value, digits[name]) for value in column] for name, column in self.items()]
 
 
-def _written(value: Any) -> str:
+def _written(value: Any, digits: int) -> str:
     if not isinstance(value, float):
         return "" if value is None else str(value)
-    return f"{value:.0f}" if value.is_integer() and abs(value) < LARGEST_WHOLE else f"{value:.4g}"
+    return f"{value:.0f}" if value.is_integer() and abs(value) < LARGEST_WHOLE else f"{value:.{digits}g}"

@@ -29,6 +29,7 @@ SCALED = {"exposure": likelihoods.names("counts"), "trials": likelihoods.names("
 TIMES = likelihoods.names("times")  # positive, and in their own unit: f is of their logarithm
 INTERVALS = likelihoods.names("intervals", "times")  # y are rows (lower, upper)
 LOGARITHMIC = ("gaussian", "censored")  # y or log y is Gaussian given f: moments of y are known in closed form
+NEEDED = "fill them in, or drop these rows with --drop-missing"  # columns that cannot be left out
 EXACT = 2.0**53  # whole numbers below this are floating-point numbers
 YES, NO = frozenset({"1", "1.0", "true", "yes"}), frozenset({"0", "0.0", "false", "no"})
 
@@ -76,7 +77,7 @@ def target(table: Table, name: str, likelihood: str | None = None, roles: Roles 
         check_name("likelihood", likelihood, LIKELIHOODS)
     roles.check(name)
     open_ended = set() if roles.upper is None else {name, roles.upper}
-    check_complete(table, [column for column in (name, *roles.columns.values()) if column not in open_ended])
+    check_complete(table, [column for column in (name, *roles.columns.values()) if column not in open_ended], NEEDED)
     chosen = likelihood or roles.implied
     found = _interval(table, name, chosen, roles) if chosen in INTERVALS else _column(table, name, chosen, roles)
     _check_roles(found.likelihood, roles)
