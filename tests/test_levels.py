@@ -161,6 +161,8 @@ def test_contrasts_where_a_parameter_varies_too(name, parameter):
     y = np.where(X[:, 2] > 0.8, 0.0, np.round(np.exp(F + 1.0))) if name != "gaussian" else Y
     model = GaussianProcessRegressor("group(0) + linear(1)", likelihood=name, varying={parameter: "group(0)"},
                                      method="ep", optimizer=None).fit(X[:, :2], y)  # fmt: skip
+    effects = model.solution_.function.terms(np.column_stack([np.arange(LEVELS), np.zeros(LEVELS)]))["group(0)"]
+    np.testing.assert_allclose(model.levels(0)["estimate"], effects.mean, rtol=0, atol=1e-9)
     found, solution, rng = model.contrasts(0, against="0").frame(), model.solution_, np.random.default_rng(4)
     x = np.concatenate([np.column_stack([np.full(N, k), X[:, 1]]) for k in range(LEVELS)])
     f, g = (rng.multivariate_normal(one.mean, one.covariance, 20_000)

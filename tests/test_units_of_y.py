@@ -90,15 +90,15 @@ def test_the_caption_of_a_panel_says_what_it_shows(models):
 
 
 def test_hyperparameters_say_whose_they_are(models):
-    said = [next(part for part in m.summary().sections if "those of" in str(part)) for m in models]
+    said = [next(part for part in m.summary().sections if "refer to" in str(part)) for m in models]
     for text, y, model in zip(said, (Y, ORIGIN + UNIT * Y), models, strict=True):
-        found = re.search(r"those of \(y ([+-]) ([\d.]+)\) / ([\d.]+); scale .* in units of y: ([\d.]+)$", text)
+        found = re.search(r"refer to \(y ([+-]) ([\d.]+)\) / ([\d.]+); scale .* in units of y: ([\d.]+)$", text)
         sign, centre, scale, noise = found.groups()
         assert float(f"{sign}{centre}") == pytest.approx(-y.mean(), rel=1e-3)
         assert float(scale) == pytest.approx(y.std(ddof=0), rel=1e-3)
         assert float(noise) == pytest.approx(y.std(ddof=0) * model.likelihood_.scale, rel=1e-3)
     plain = GaussianProcessRegressor("se(x)", optimizer=None).fit(FRAME, Y)
-    assert not any("those of" in str(part) for part in plain.summary().sections)
+    assert not any("refer to" in str(part) for part in plain.summary().sections)
 
 
 def test_parameters_have_names(models):

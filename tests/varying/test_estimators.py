@@ -153,10 +153,13 @@ def test_a_level_that_was_not_there(by_groups):
     assert at.latent.variance[2] > 2.0 * at.latent.variance[:2].max()
 
 
-def test_levels_are_those_of_f_and_contrasts_of_y_are_refused(by_groups):
+def test_levels_are_those_of_f_and_contrasts_of_y_their_differences(by_groups):
     latent = by_groups.solution_.predict(np.arange(3.0)[:, None])
     found = by_groups.levels("g").columns
     np.testing.assert_allclose(found["estimate"], latent.mean, atol=1e-8)
     np.testing.assert_allclose(found["error"], np.sqrt(latent.variance), atol=1e-8)
-    with pytest.raises(ValueError, match="use levels"):
-        by_groups.contrasts("g")
+    contrasts = by_groups.contrasts("g")
+    np.testing.assert_allclose(contrasts["difference"], latent.mean[1:] - latent.mean[0], atol=1e-8)
+    joint = by_groups.solution_.predict(np.arange(3.0)[:, None], full_cov=True).covariance
+    variance = np.diagonal(joint)[1:] + joint[0, 0] - 2.0 * joint[0, 1:]
+    np.testing.assert_allclose(contrasts["error"], np.sqrt(variance), atol=1e-8)

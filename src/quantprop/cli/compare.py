@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 DEFAULT_FOLDS = 10
 
 
-FOLDS = 10
-
-
 @takes_table
 def compare(
     table: TableOptions,

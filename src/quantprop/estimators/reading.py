@@ -82,7 +82,7 @@ class Described:
 
     @property
     def standardised(self) -> str:
-        """What the model has for y, and its noise in units of y; nothing if that is y itself.
+        """The quantity that the model has for y, and its noise in units of y; empty if that is y itself.
 
         >>> from quantprop import GaussianProcessRegressor
         >>> model = GaussianProcessRegressor(optimizer=None, normalize_y=True).fit([[0.0], [1.0], [2.0]], [1, 5, 3])

@@ -222,7 +222,7 @@ def described(model: Described, known: Mapping[str, Any]) -> Iterator[str | List
             wrong = f"largest probability of a wrong sign {kept['wrong']:.2g}"
             yield f"{', '.join(kept['shapes'])}: {kept['virtual_rows']} virtual rows, {wrong}"
         if model.standardised:
-            yield f"log densities, hyperparameters and formula are those of {model.standardised}"
+            yield f"log densities, hyperparameters and formula refer to {model.standardised}"
         ranked = insight.relevance(model, i)
         yield from _hyperparameters(part, bool(ranked) or "components" in part)
         if "kernel" in part:

@@ -231,7 +231,7 @@ def _is_binary(likelihood: Any) -> bool:
 
 
 def _grades(labels: Sequence[str]) -> tuple[str, list[float]]:
-    """What is expected of y, and the numbers that ordered labels are, or their places."""
+    """Words for the expectation of y, and ordered labels as the numbers that they are, or as their places."""
     try:
         return "expected y", [float(label) for label in labels]
     except ValueError:
@@ -253,8 +253,9 @@ def _draws_of_y(
         if isinstance(one, VaryingSolution):
             f = np.stack([f, sampled(rng, one.parameter, n)], axis=-1)
         if grades:  # Σ P(y ≥ j) (grade j − grade before)
-            above = zip(np.diff(grades), likelihood.cutpoints, strict=True)
-            mean = grades[0] + sum(step * ndtr(f - cutpoint) for step, cutpoint in above)
+            mean = np.full_like(f, grades[0])
+            for step, cutpoint in zip(np.diff(grades), likelihood.cutpoints, strict=True):
+                mean += step * ndtr(f - cutpoint)
         else:
             mean = to_numpy(_mean_of_y(likelihood, f))
             mean = units.outward(0.5 * (1.0 + mean) if _is_binary(likelihood) else mean)
