@@ -15,7 +15,7 @@ Y = np.sin(X[:, 0]) + 0.5 * np.exp(0.5 * np.sin(2.0 * X[:, 0])) * RNG.standard_n
 COUNTS = RNG.poisson(2.0 * np.exp(0.5 * np.sin(X[:, 0]))) * (RNG.random(30) > 0.3).astype(float)
 KERNEL = kernels.PerParameter(kernels.SquaredExponential(), kernels.SquaredExponential(0.5, 1.5))
 NEW = np.array([[0.5], [3.0], [7.5]])
-Z, OF_G = np.linspace(-7.0, 7.0, 121), np.linspace(-7.0, 7.0, 51)  # f and g in standard deviations
+Z, OF_G = np.linspace(-7.0, 7.0, 481), np.linspace(-7.0, 7.0, 51)  # f and g in standard deviations
 MASS, MASS_OF_G = (norm.pdf(z) / norm.pdf(z).sum() for z in (Z, OF_G))
 
 
