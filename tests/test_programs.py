@@ -104,9 +104,7 @@ def test_what_compiles_sooner_is_for_few_rows(monkeypatch, cache, kind, rows, ex
     assert [set(options) for options in told] == [expected]
 
 
-def test_programs_of_a_block_that_runs_once_are_its_own_and_compile_at_the_lowest_level(
-    monkeypatch, cache
-):
+def test_programs_of_a_block_that_runs_once_are_its_own_and_compile_at_the_lowest_level(monkeypatch, cache):
     told, jit = [], jax.jit
     monkeypatch.setenv("XLA_FLAGS", "")
     monkeypatch.setattr(programs, "_compiler_options", lambda: {"xla_backend_optimization_level": 1})
