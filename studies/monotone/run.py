@@ -1,6 +1,6 @@
 """Constraints on the shape of f: are they kept where nobody chose the data, and does `compare` find them wrong?
 
-    python -m studies.monotone.run run --jobs 16      # adds rows to build/monotone/rows.jsonl, and prints the page
+    python -m studies.monotone.run run --jobs 16      # adds rows to rows.jsonl in this folder, and prints the page
     python -m studies.monotone.run page
 
 `kept`: 100 data sets, drawn by their seed: 30 to 150 rows, one to three columns, normal noise, Student-t noise, counts
@@ -30,7 +30,7 @@ from quantprop.kernels.derivatives import SHAPES
 from quantprop.learning.shaped import TOLERANCE, with_derivatives
 from studies.shared.parts import Row, carry_out, read
 
-FOLDER = Path("build/monotone")
+OUT = Path(__file__).with_name("rows.jsonl")
 SETS, SEEDS = 100, 20
 CLEAR = 17  # of SEEDS
 LIKELIHOODS = ("gaussian", "student-t", "poisson", "probit")
@@ -173,7 +173,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="after which no part is begun")
-    parser.add_argument("--out", type=Path, default=FOLDER / "rows.jsonl")
+    parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     if given.what == "run":
         carry_out(work, wanted(given.sets, given.seeds), read([given.out]), given.out, given.jobs, given.seconds)

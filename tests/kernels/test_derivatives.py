@@ -203,6 +203,40 @@ def test_a_derivative_with_a_probit_likelihood_is_ep_by_quadrature():
     assert rising == pytest.approx(norm.cdf(posterior.mean[0] / np.sqrt(1 + posterior.variance[0])), abs=1e-12)
 
 
+def test_three_probit_rows_are_those_of_ep_written_out():
+    """A label and two signs of derivatives: sites one after the other, with the moments of Φ in closed form."""
+    x = np.concatenate([rows([[0.2]]), rows([[0.7], [-0.4]], 0)])
+    kernel, y = kernels.Derivatives(kernels.SquaredExponential(1.5, 0.7)), np.array([1.0, -1.0, 1.0])
+    solution = infer(Model(kernel, likelihoods.Probit()), x, y, "ep", tol=1e-12)
+
+    mp.mp.dps = DIGITS
+
+    def function(a, b):
+        return mp.mpf("1.5") * mp.exp(-squared(a, b, (mp.mpf("0.7"),)) / 2)
+
+    k = np.array([[differences(function, p[:1], q[:1], p[1], q[1]) for q in x] for p in x], dtype=float)
+    nu, tau = np.zeros(3), np.zeros(3)
+    for _ in range(200):
+        for i in range(3):
+            covariance = np.linalg.inv(np.linalg.inv(k) + np.diag(tau))
+            mean, precision = covariance @ nu, 1.0 / covariance[i, i] - tau[i]
+            m, v = (mean[i] / covariance[i, i] - nu[i]) / precision, 1.0 / precision
+            z = y[i] * m / np.sqrt(1.0 + v)
+            ratio = norm.pdf(z) / norm.cdf(z)
+            new = m + y[i] * v * ratio / np.sqrt(1.0 + v), v - v**2 * ratio * (z + ratio) / (1.0 + v)
+            tau[i], nu[i] = 1.0 / new[1] - precision, new[0] / new[1] - m * precision
+    covariance = np.linalg.inv(np.linalg.inv(k) + np.diag(tau))
+    mean = covariance @ nu
+    np.testing.assert_allclose(solution.marginals.mean, mean, atol=1e-8)
+    np.testing.assert_allclose(solution.marginals.variance, np.diagonal(covariance), atol=1e-8)
+    v = 1.0 / (1.0 / np.diagonal(covariance) - tau)
+    m = v * (mean / np.diagonal(covariance) - nu)
+    each = norm.logcdf(y * m / np.sqrt(1 + v)) - norm.logpdf(m, nu / tau, np.sqrt(v + 1 / tau))
+    total = k + np.diag(1 / tau)
+    whole = -0.5 * ((nu / tau) @ np.linalg.solve(total, nu / tau) + np.linalg.slogdet(2 * np.pi * total)[1])
+    assert solution.log_evidence == pytest.approx(each.sum() + whole, abs=1e-8)
+
+
 def test_the_gradient_of_learning_is_that_of_differences():
     model, y = Model(KERNEL, likelihoods.Gaussian(0.3)), np.sin(np.arange(len(TYPES)))
     task = prepare(model, TYPES, y, EP())

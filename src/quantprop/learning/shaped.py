@@ -112,17 +112,21 @@ def shaped(landscape: Landscape, fitted: Fitted, shapes: tuple[Shape, ...], lear
         learned = learn(objective, [np.clip(fitted.theta, *bounds.T)], bounds, MAX_EVALUATIONS, FTOL)
     else:
         learned = fitted_at(objective, objective.from_cold(fitted.theta), (), fitted.status)
-    constraint = _placed(as_shaped(learned, 0.0).model, landscape, none, fitted.solution.sites)
-    return conditioned(learned, landscape, constraint), constraint
+    whole, constraint = _placed(as_shaped(learned, 0.0).model, landscape, none, fitted.solution.sites)
+    return _given(learned, landscape, constraint, whole), constraint
 
 
 def conditioned(learned: Fitted, landscape: Landscape, constraint: Constraint) -> Fitted:
     """A result that was learned given the signs of a design, in terms of f given those of a constraint."""
+    whole = _inferred(as_shaped(learned, 0.0).model, landscape, constraint, None)
+    return _given(learned, landscape, constraint, whole)
+
+
+def _given(learned: Fitted, landscape: Landscape, constraint: Constraint, whole: Solution) -> Fitted:
+    """The same, with the posterior at the rows of data and constraint."""
     model, signs = learned.model, np.column_stack([constraint.sign, np.ones(len(constraint.sign))])
     alone = infer(model, constraint.X, signs, landscape.method, tol=landscape.tol)
-    plain = as_shaped(learned, 0.0).model
-    whole = _inferred(plain, landscape, constraint, None)
-    names = dict(zip(labels(declared(model)), labels(declared(plain)), strict=True))
+    names = dict(zip(labels(declared(model)), labels(declared(as_shaped(learned, 0.0).model)), strict=True))
     ending = replace(learned.status, at_bounds=tuple(names.get(name, name) for name in learned.status.at_bounds))
     return as_shaped(replace(learned, model=whole.model, solution=whole, status=ending), alone.log_evidence)
 
@@ -183,13 +187,15 @@ def _inferred(model: Model, landscape: Landscape, constraint: Constraint, sites:
                  weights=task.weight.total[:n], **rows)  # fmt: skip
 
 
-def _placed(model: Model, landscape: Landscape, constraint: Constraint, sites: Natural) -> Constraint:
-    """Virtual rows added one by one at fixed hyperparameters until the tolerance or their limit is reached."""
+def _placed(model: Model, landscape: Landscape, constraint: Constraint, sites: Natural) -> tuple[Solution, Constraint]:
+    """Virtual rows added one by one at fixed hyperparameters until the tolerance or their limit is reached, and the
+    posterior given them.
+    """
     while True:
         whole = _inferred(model, landscape, constraint, sites)
         worst, constraint = _worst(whole, landscape, constraint)
         if not whole.converged or worst is None or (constraint.kept and len(constraint.sign)):
-            return constraint
+            return whole, constraint
         sites, (row, sign) = whole.sites, worst
         constraint = constraint._replace(X=np.vstack([constraint.X, row]), sign=np.append(constraint.sign, sign))
 

@@ -84,7 +84,7 @@ def _fitted(found: Comparison) -> str:
     target, encoding = found.problem.target, found.problem.encoding
     fits = [fold for one in found.all if one.model is not None for fold in one.folds]
     failed = sum(not fold.converged for fold in fits)
-    left = "".join(f" Column {name} {why}: left out." for name, why in found.problem.left_out.items())
+    left = "".join(f" Column {name} {why}: omitted." for name, why in found.problem.left_out.items())
     end = "All of them converged." if not failed else f"{failed} of them did not converge: see below."
     return (
         f"{target.name}: {target.why}; {likelihood_called(target.likelihood)} likelihood. "
