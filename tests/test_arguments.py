@@ -39,11 +39,13 @@ from quantprop import (
     load,
     plots,
     predict_many,
+    prior_predictive,
     project,
     projections,
     sharded,
 )
 from quantprop.learning.streamed import Arrays, fit_streamed
+from quantprop.runtime.listing import Listing
 
 mpl.use("Agg")
 NAN, INF = np.nan, np.inf
@@ -250,6 +252,11 @@ CALLS: dict[str, Callable[[], Call]] = {
     "stack": lambda: Call(
         quantprop.stack, {"fitted": [gaussian()]}, {"fitted": [None, 1.0, "fit", [], [None], {"a": 1}]}
     ),
+    "prior_predictive": lambda: Call(
+        prior_predictive,
+        {"model": Model(kernels.SquaredExponential(), likelihoods.Poisson()), "X": X, "n": 2},
+        {"model": OBJECTS, "X": [None, "a"], "n": AT_LEAST_1, "seed": WHOLE, "exposure": [-1.0, NAN, "a"]},
+    ),
     "predict_many": lambda: Call(
         predict_many,
         {"solutions": [gaussian().solution, gaussian().solution], "Xnew": [X, X]},
@@ -416,6 +423,16 @@ CALLS: dict[str, Callable[[], Call]] = {
     ),
     "plots.decomposition": lambda: Call(plots.decomposition, {"source": gaussian().solution}, {"source": OBJECTS}),
     "plots.effects": lambda: Call(plots.effects, {"source": gaussian().solution}, {"source": OBJECTS, "axes": [5, []]}),
+    "plots.check": lambda: Call(
+        plots.check,
+        {"source": gaussian().solution, "draws": 2},
+        {"source": OBJECTS, "draws": AT_LEAST_1, "seed": WHOLE, "axes": [5, []]},
+    ),
+    "plots.survival": lambda: Call(
+        plots.survival,
+        {"curves": Listing("curves", {name: [1.0, 0.5] for name in ("row", "time", "survival", "lower", "upper")})},
+        {"curves": OBJECTS},
+    ),
     "plots.effect": lambda: Call(
         plots.effect, {"source": gaussian().solution, "name": "se"}, {"source": OBJECTS, "name": CHOICE}
     ),

@@ -67,7 +67,8 @@ def test_a_stack_predicts_and_is_explained(stacked):
     for name, one in part["columns"].items():
         share, interval = f"{one['share']:.1%}", f"{one['lower']:.1%} to {one['upper']:.1%}"
         assert f"<td>{name}</td><td>{share}</td><td>{interval}</td>" in shown
-    assert shown.count("<figure>") == 2 + (part["components"]["dose:age"]["share"] >= 0.01)
+    effects = 2 + (part["components"]["dose:age"]["share"] >= 0.01)
+    assert shown.count("<figure>") == effects + shown.count("Panels that check the model")
 
 
 @pytest.mark.parametrize(

@@ -260,7 +260,7 @@ def test_coefficients_of_the_utility_are_those_of_a_regression_of_differences():
     turned = np.where(np.arange(300) % 2, 1.0, -1.0)  # both outcomes, of the same comparisons
     glm = sm.Probit((turned + 1) / 2, turned[:, None] * difference).fit(disp=False)
     found = ranker.solution_.fixed_effects()
-    assert list(found) == ["linear(x)", "factor(kind)[1]", "factor(kind)[2]"]
+    assert list(found) == ["linear(x)", "factor(kind)[code 1]", "factor(kind)[code 2]"]
     np.testing.assert_allclose([e.estimate for e in found.values()], glm.params, atol=0.02 * glm.bse.max())
     np.testing.assert_allclose([e.error for e in found.values()], glm.bse, rtol=0.01)
 

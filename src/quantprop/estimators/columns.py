@@ -185,21 +185,22 @@ def refuse_unusable(X: Any) -> None:
 def _check_frame(X: Any, columns: Sequence[str]) -> None:
     _refuse_repeated(X)
     there = getattr(X, "columns", None)
-    names = list(dict.fromkeys(Derived.of(column, () if there is None else there).source for column in columns))
+    derived = [Derived.of(column, () if there is None else there) for column in columns]
+    names = list(dict.fromkeys(one.source for one in derived))
     if there is None or isinstance(X, np.ndarray):
         raise ValueError(f"kernel names columns of X ({', '.join(map(repr, names))}), and X is an array without names: "
                          "pass a data frame, or columns by position")  # fmt: skip
     if absent := [name for name in names if name not in list(there)]:
         raise ValueError(f"X has no column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))}, which the kernel "
                          f"names; it has {', '.join(repr(str(name)) for name in there)}")  # fmt: skip
+    for name, function in derived:
+        if function == "missing":
+            raise ValueError(f"missing({name}) is a function of tables: use tables.problem(frame, target, "
+                             "kernel=...).fit()")  # fmt: skip
 
 
 def _numbers(X: Any, column: str) -> np.ndarray:
-    name, function = derived = Derived.of(column, X.columns)
-    if function == "missing":
-        raise ValueError(
-            f"missing({name}) is a function of tables: use tables.problem(frame, target, kernel=...).fit()"
-        )
+    name, _ = derived = Derived.of(column, X.columns)
     given = in_days(np.asarray(X[name]))
     refuse_others(given, f"X[{name!r}]")
     try:

@@ -15,14 +15,14 @@ from quantprop.core.sites import Datum
 from quantprop.inference.prediction import draws
 from quantprop.likelihoods.base import scales
 from quantprop.model import Model
-from quantprop.runtime.arguments import checked
+from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
 _gram = program(lambda kernel, x: kernel.gram(x))
 
 
-@checked()
+@checked(model=a(Model))
 @float64
 def prior_predictive(
     model: Model, X: Any, n: int = 10, seed: int = 0, *, exposure: Any = None, trials: Any = None

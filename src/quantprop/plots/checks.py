@@ -18,7 +18,7 @@ from quantprop.inference.terms import MEAN
 from quantprop.kernels.combinations import Difference
 from quantprop.plots.calibration import pit, reliability, rootogram
 from quantprop.plots.canvas import BLACK, BLUE, GREY, RED, Axes, axes_of, labelled, plain, solution_of
-from quantprop.runtime.arguments import SEQUENCE, checked
+from quantprop.runtime.arguments import SEQUENCE, checked, whole
 from quantprop.runtime.precision import float64
 
 MAX_TERMS = 4  # with a panel each, from the largest share of f
@@ -27,7 +27,7 @@ MAX_VECTOR_POINTS = 300  # that are drawn as vectors
 GRID = 300  # values at which densities are drawn
 
 
-@checked(axes=SEQUENCE)
+@checked(axes=SEQUENCE, draws=whole(1))
 def check(source: Any, *, draws: int = 20, seed: int = 0, axes: Sequence[Axes] | None = None) -> list[Axes]:
     """Plot how well a model describes the rows that it was learned from.
 
