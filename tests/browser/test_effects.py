@@ -24,7 +24,7 @@ def test_every_term_has_its_panel(page_of, browser, scheme, width):
     assert events == [f"request: {file.as_uri()}"]
     terms = said["models"][0]["model"].split(" + ")
     figures = page.locator("figure svg[role=img]")
-    assert figures.count() == len(terms)
+    assert figures.count() == len(terms) + page.locator("h3", has_text="Checks").count()
     for i, term in enumerate(terms):
         box = figures.nth(i).bounding_box()
         assert box["width"] > 200, term

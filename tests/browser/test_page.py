@@ -34,7 +34,7 @@ def test_the_page(opened, page_file):
     page, events, _ = opened
     assert events == [f"request: {page_file.as_uri()}"]
     figures = page.locator("figure svg[role=img]")
-    assert figures.count() == 6  # differences, two reliability diagrams, latent f, variances, lengthscales
+    assert figures.count() == 7  # differences, two reliability diagrams, latent f, variances, lengthscales; checks
     for i in range(figures.count()):
         box = figures.nth(i).bounding_box()
         assert box["width"] > 200, i

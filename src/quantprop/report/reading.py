@@ -47,12 +47,12 @@ class Reading:
         for i in range(len(self.model.fits)):
             if len(self.model.fits) > 1:
                 parts.append(element("h2", f"{self.model.labels[i]} against the rest"))
-            parts += learned(self.model, f"{key}-{i}", i)
+            parts += [*learned(self.model, f"{key}-{i}", i), *checked(self.model, f"{key}-{i}", i)]
         return element("section", *parts)
 
 
 def learned(model: TableModel, key: str, which: int = 0) -> Iterator[Markup]:
-    """Weights, effects and shares of one fit of a model, if it is additive or a sum of terms; and checks."""
+    """Weights, effects and shares of one fit of a model, if it is additive or a sum of terms."""
     if model.stacks:
         yield from _weights(model.stacks[which])
     if (posterior := with_components(model, which)) is not None:
@@ -68,9 +68,13 @@ def learned(model: TableModel, key: str, which: int = 0) -> Iterator[Markup]:
         if drawn := list(effects(model, which)):
             yield from (element("h3", "Effects"), gallery(drawn, f"{key}-terms"))
         yield from _terms(model, which)
-    if (checked := checks(model, which)) is not None:
+
+
+def checked(model: TableModel, key: str, which: int = 0) -> Iterator[Markup]:
+    """Checks of one fit of a model, if there are any for it."""
+    if (found := checks(model, which)) is not None:
         yield from (element("h3", "Checks"), element("p", CHECKS, class_="note"))
-        yield gallery([checked], f"{key}-checks")
+        yield gallery([found], f"{key}-checks")
 
 
 def _weights(stack: Stack) -> Iterator[Markup]:

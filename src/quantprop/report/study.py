@@ -24,7 +24,7 @@ from quantprop.report.names import (
     learning_ended,
     likelihood_called,
 )  # fmt: skip
-from quantprop.report.reading import learned
+from quantprop.report.reading import checked, learned
 from quantprop.runtime.markup import Markup, element, table
 
 MEANINGS = {
@@ -74,6 +74,7 @@ class Study:
             table(less[0], less[1:], f"Difference of scores from {first}, on the same rows"),
             element("p", PAIRED.format(first), _errors(found), class_="note"),
             element("h3", "Time"), _times(found),
+            *checked(found.first.model, key),
             element("h3", "Hyperparameters, and stopping reasons"), _endings(found), _trusted(found), _numbers(found),
             element("h3", f"The rows that {first} expected least"), _rows(found),
             element("h3", "The same in Python"), element("pre", element("code", self.code)),
