@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sklearn.gaussian_process.kernels import PairwiseKernel
 from typer.testing import CliRunner
 
-from quantprop import GaussianProcessRanker, Model, Parameter, kernels, likelihoods, load
+from quantprop import GaussianProcessRanker, Model, Parameter, active, kernels, likelihoods, load
 from quantprop.cli import app
 from quantprop.estimators.ranker import informative
 
@@ -314,6 +314,8 @@ def test_ties_have_a_threshold_of_their_own():
     both = ranker.predict_proba(one, other) + ranker.predict_proba(other, one)
     assert 0.5 < both[0] < 0.9
     assert ranker.score(X, pairs, ties=tied) == pytest.approx(-loss(best) / len(pairs), abs=0.01)
+    with pytest.raises(ValueError, match="may end in a tie: fit"):
+        active.tell(ranker, X[:2], [[0, 1]])
     with pytest.raises(ValueError, match="ties are supported with likelihood='probit' only"):
         GaussianProcessRanker(likelihood="logit").fit(X, pairs, ties=tied)
     with pytest.raises(ValueError, match="ties must be booleans"):

@@ -25,6 +25,7 @@ from quantprop.inference.stacked import Stack
 from quantprop.inference.task import more_columns, prepare
 from quantprop.learning.fitting import fitted_at
 from quantprop.likelihoods import Gaussian
+from quantprop.likelihoods.ordinal import Ties
 
 
 def asked(estimator: Any, candidates: Any, level: float | None) -> tuple[Any, Any, Any]:
@@ -72,6 +73,10 @@ def _classes_told(estimator: Any, x: np.ndarray, y: np.ndarray, rows: dict[str, 
 
 def pairs_told(ranker: Any, X: Any, pairs: Any, **rows: Any) -> Any:
     """A ranker with further comparisons: pairs of positions in X, the winner first."""
+    if isinstance(ranker._core.fitted.model.likelihood, Ties):
+        raise ValueError(
+            "tell does not support comparisons that may end in a tie: fit(X, pairs, ties=...) with all of them"
+        )
     items, found = ranker._new_inputs(X), copy(ranker)
     pairs = checked(pairs, len(items))
     x = compared(items, pairs)
