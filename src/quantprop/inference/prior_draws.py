@@ -12,14 +12,11 @@ from quantprop.core.data import inputs
 from quantprop.core.gaussian import Normal
 from quantprop.core.parameters import LogNormal, is_parameter, values
 from quantprop.core.sites import Datum
-from quantprop.inference.prediction import draws
+from quantprop.inference.prediction import draws, gram_of
 from quantprop.likelihoods.base import scales
 from quantprop.model import Model
 from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.precision import float64, to_numpy
-from quantprop.runtime.programs import program
-
-_gram = program(lambda kernel, x: kernel.gram(x))
 
 
 @checked(model=a(Model))
@@ -51,7 +48,7 @@ def prior_predictive(
     each = scales(model.likelihood, (len(x),), exposure, trials)
     for _ in range(n):
         one = jax.tree.map(lambda leaf: _drawn(rng, leaf), model, is_leaf=is_parameter)
-        covariance = to_numpy(_gram(one.plain_kernel, x))
+        covariance = to_numpy(gram_of(one.plain_kernel, x))
         prior = Normal(one.prior_mean(x), np.diagonal(covariance), covariance)
         f = draws(prior, 1, int(rng.integers(2**31)))[0]
         found.append(one.plain_likelihood.draw(rng, Datum(np.zeros(len(x)), each["exposure"], each["trials"]), f))
